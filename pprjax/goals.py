@@ -1,0 +1,103 @@
+"""Goals as conditions: what a recourse must satisfy, whatever else it earns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float
+
+
+@struct.dataclass
+class Outcome:
+    """How a path ended."""
+
+    state: Any  # the world's final state
+    reached: jax.Array  # bool[], the world's own `reached_goal` there
+    reward_goal: jax.Array  # float[], R_goal of the path
+
+
+class Goal(Protocol):
+    """A condition on how a path ended; a pytree, so that thresholds are traced."""
+
+    uses_reward: ClassVar[bool]
+    """Whether the condition reads R_goal: a certificate must then tell paths apart by what they earned."""
+
+    def __call__(self, outcome: Outcome) -> Bool[Array, ""]: ...
+
+    def of(self, original_reward_goal: Float[Array, ""]) -> Goal:
+        """The goal for an original path that earned this R_goal."""
+        ...
+
+
+@struct.dataclass
+class Reached:
+    """The world's own goal, `reached_goal`."""
+
+    uses_reward: ClassVar[bool] = False
+
+    def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
+        return outcome.reached
+
+    def of(self, original_reward_goal) -> Reached:
+        del original_reward_goal
+        return self
+
+
+@struct.dataclass
+class AtLeast:
+    """R_goal ≥ x."""
+
+    x: jax.Array  # float[]
+    uses_reward: ClassVar[bool] = True
+
+    def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
+        return outcome.reward_goal >= self.x
+
+    def of(self, original_reward_goal) -> AtLeast:
+        del original_reward_goal
+        return self
+
+
+@struct.dataclass
+class Improved:
+    """The world's own goal, with a higher R_goal than the original path's."""
+
+    above: jax.Array = -jnp.inf  # float[], R_goal of the original
+    uses_reward: ClassVar[bool] = True
+
+    def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
+        return outcome.reached & (outcome.reward_goal > self.above)
+
+    def of(self, original_reward_goal) -> Improved:
+        return Improved(original_reward_goal)
+
+
+@struct.dataclass
+class Condition:
+    """Any jittable function of the final state and R_goal."""
+
+    function: Callable[[Any, Float[Array, ""]], Bool[Array, ""]] = struct.field(pytree_node=False)
+    uses_reward: ClassVar[bool] = True
+
+    def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
+        return jnp.asarray(self.function(outcome.state, outcome.reward_goal), bool)
+
+    def of(self, original_reward_goal) -> Condition:
+        del original_reward_goal
+        return self
+
+
+reached = Reached()
+"""The world's own goal: `reached_goal`, or natural termination where a world does not say."""
+
+improved = Improved()
+"""The world's own goal, with a higher R_goal than the original path's."""
+
+
+def at_least(x: float) -> AtLeast:
+    """The goal R_goal ≥ x."""
+    return AtLeast(jnp.asarray(x, jnp.result_type(float)))

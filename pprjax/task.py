@@ -1,0 +1,151 @@
+"""Task: an environment, the agent that acts in it, and the goal of a recourse."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnax.environments.environment import Environment
+from jaxtyping import Array, Bool, Float, Int
+
+from pprjax.goals import Condition, Goal, Outcome
+from pprjax.policy import Carry, Policy, TablePolicy
+
+State = Any
+
+
+@runtime_checkable
+class World(Protocol):
+    """What a world adds to its gymnax Environment: unbatched and pure. Only `symbol` must be there."""
+
+    def symbol(self, state: State, params: Any) -> Int[Array, ""]:
+        """What the edit distance compares: an integer in [0, 2³¹ - 1]."""
+        ...
+
+    # def available(self, state, params) -> bool[A]: the actions there are; default all.
+    # def state_id(self, state, params) -> int32[] in [0, num_states): finite worlds only, with
+    # num_states: int. It gives tables, exact counts and certificates. Time is no part of it.
+    # def reached_goal(self, state, params) -> bool[]: default natural termination.
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """An environment, P_A, and what a recourse must satisfy. A pytree: env and horizon are static.
+
+    Args:
+        env: a gymnax Environment that is also a World. Build it once: every new instance compiles anew, unless it
+            compares equal to another.
+        policy: P_A.
+        goal: a condition that every recourse should meet, from `pprjax.goals` or any function of (final state, R_goal);
+            None is Eq. 5 as printed.
+        params: the environment's parameters; default its own.
+        horizon: the largest number of actions of a path; default the environment's time limit.
+
+    Raises:
+        TypeError: env has no `symbol`, or policy lacks `init` or `step`.
+        ValueError: horizon is below 1, or a policy table does not fit the world, is NaN or negative, or has a row
+            that does not sum to 1.
+    """
+
+    env: Environment
+    policy: Policy
+    goal: Goal | None = None
+    params: Any = None
+    horizon: int | None = None
+
+    def __post_init__(self):
+        if not isinstance(self.env, World):
+            raise TypeError(f"env: expected a gymnax Environment with a `symbol` method, got {type(self.env).__name__}")
+        if not isinstance(self.policy, Policy):
+            raise TypeError(f"policy: expected `init` and `step`, got {type(self.policy).__name__}")
+        if self.params is None:
+            object.__setattr__(self, "params", self.env.default_params)
+        if self.horizon is None:
+            object.__setattr__(self, "horizon", int(self.params.max_steps_in_episode))
+        if self.horizon < 1:
+            raise ValueError(f"horizon: a path needs room for at least 1 action, got {self.horizon}")
+        if self.goal is not None and not hasattr(self.goal, "uses_reward"):
+            if not callable(self.goal):
+                raise TypeError(f"goal: expected a condition or a function, got {type(self.goal).__name__}")
+            object.__setattr__(self, "goal", Condition(self.goal))
+        if isinstance(self.policy, TablePolicy):
+            _check_table(self.policy.probs, self.num_states, self.num_actions)
+
+    def replace(self, **changes) -> Task:
+        """This task with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    @property
+    def num_actions(self) -> int:
+        """A, the size of the whole action set, available or not."""
+        return self.env.num_actions
+
+    @property
+    def num_states(self) -> int | None:
+        """S of a finite world, None of any other."""
+        return self.env.num_states if hasattr(self.env, "state_id") else None
+
+    def reset(self, key: jax.Array) -> State:
+        """The state in which every path starts."""
+        return self.env.reset_env(key, self.params)[1]
+
+    def step(
+        self, key: jax.Array, state: State, action: Int[Array, ""]
+    ) -> tuple[State, Float[Array, ""], Bool[Array, ""]]:
+        """The next state, the environment's reward, and whether the path ended naturally."""
+        _, state, reward, terminated, _ = self.env.step_env(key, state, action, self.params)
+        return state, jnp.asarray(reward, jnp.result_type(float)), jnp.asarray(terminated, bool)
+
+    def symbol(self, state: State) -> Int[Array, ""]:
+        """What the edit distance compares."""
+        return jnp.asarray(self.env.symbol(state, self.params), jnp.int32)
+
+    def state_id(self, state: State) -> Int[Array, ""]:
+        """The number of a state of a finite world, in [0, num_states)."""
+        return jnp.asarray(self.env.state_id(state, self.params), jnp.int32)
+
+    def available(self, state: State) -> Bool[Array, " A"]:
+        """Which of the A actions there are."""
+        if hasattr(self.env, "available"):
+            return self.env.available(state, self.params)
+        return jnp.ones(self.num_actions, bool)
+
+    def observation(self, state: State) -> Array:
+        """What a Q-network sees: the state's id in a finite world, else the flat float observation."""
+        if self.num_states is not None:
+            return self.state_id(state)
+        observed = self.env.observe(jax.random.key(0), state, None, self.params)
+        return jnp.ravel(observed).astype(jnp.result_type(float))
+
+    def log_probs(self, carry: Carry, state: State) -> tuple[Carry, Float[Array, " A"]]:
+        """The agent's carry after `state`, and log P_A over all actions."""
+        return self.policy.step(carry, self.state_id(state) if isinstance(self.policy, TablePolicy) else state)
+
+    def outcome(self, state: State, terminated: Bool[Array, ""], reward_goal: Float[Array, ""]) -> Outcome:
+        """How a path ended that stopped in `state` with R_goal."""
+        own = hasattr(self.env, "reached_goal")
+        reached = jnp.asarray(self.env.reached_goal(state, self.params), bool) if own else terminated
+        return Outcome(state=state, reached=reached, reward_goal=reward_goal)
+
+
+jax.tree_util.register_dataclass(Task, data_fields=["policy", "goal", "params"], meta_fields=["env", "horizon"])
+
+
+def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:
+    if num_states is None:
+        raise ValueError("policy: a TablePolicy needs a finite world, one with `state_id` and `num_states`")
+    if isinstance(probs, jax.core.Tracer) or not hasattr(probs, "shape"):
+        return
+    if probs.shape != (num_states, num_actions):
+        raise ValueError(f"policy.probs: expected shape {(num_states, num_actions)}, got {probs.shape}")
+    table = np.asarray(probs)
+    bad = np.argwhere(~(table >= 0))
+    if bad.size:
+        s, a = bad[0]
+        raise ValueError(f"policy.probs[{s}, {a}]: expected a probability, got {table[s, a]}")
+    off = np.flatnonzero(np.abs(table.sum(1) - 1) > 1e-3)
+    if off.size:
+        raise ValueError(f"policy.probs[{off[0]}]: expected a row that sums to 1, got {table[off[0]].sum():.6g}")
