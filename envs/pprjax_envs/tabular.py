@@ -9,6 +9,8 @@ from flax import struct
 from gymnax.environments import environment, spaces
 from jaxtyping import Array, Bool, Float, Int
 
+INT32_MAX = np.iinfo(np.int32).max
+
 
 @struct.dataclass
 class TabularState(environment.EnvState):
@@ -30,6 +32,8 @@ class TabularParams(environment.EnvParams):
 class TabularMDP(environment.Environment[TabularState, TabularParams]):
     """A finite world of S states and A actions.
 
+    Worlds of the same S and A compare equal: their tables are traced, so they share one compilation.
+
     Args:
         next_state: int[S, A], where each action leads; -1: it is not available there.
         reward: float[S, A], of each action.
@@ -45,48 +49,39 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
     """
 
     def __init__(
-        self, next_state=None, reward=None, terminal=None, start: int = 0, max_steps: int = 100, symbols=None, *, transition=None
+        self,
+        next_state=None,
+        reward=None,
+        terminal=None,
+        start: int = 0,
+        max_steps: int = 100,
+        symbols=None,
+        *,
+        transition=None,
     ):
         if (next_state is None) == (transition is None):
             raise ValueError("next_state, transition: expected exactly one of the two")
-        deterministic = transition is None
-        table = np.asarray(next_state if deterministic else transition)
-        if table.ndim != (2 if deterministic else 3):
-            raise ValueError(
-                f"next_state: expected int[S, A], got shape {table.shape}"
-                if deterministic
-                else f"transition: expected float[S, A, S], got shape {table.shape}"
-            )
-        self.num_states, self._num_actions = table.shape[:2]
-        self.deterministic = deterministic
-        shape = (self.num_states, self._num_actions)
-        if deterministic:
-            _check_integers("next_state", table, -1, self.num_states - 1)
-            cumulative = None
+        self.deterministic = transition is None
+        if self.deterministic:
+            table, cumulative = _next_state(next_state), None
         else:
-            if table.shape[2] != self.num_states:
-                raise ValueError(f"transition: expected float[S, A, S], got shape {table.shape}")
-            _check_transition(table)
-            cumulative = jnp.asarray(np.cumsum(table, -1), jnp.result_type(float))
-            table = np.where(table.sum(-1) > 0, table.argmax(-1), -1)
-        rewards = _shaped("reward", reward, shape)
-        if not np.isfinite(rewards).all():
-            s, a = np.argwhere(~np.isfinite(rewards))[0]
-            raise ValueError(f"reward[{s}, {a}]: expected a finite number, got {rewards[s, a]}")
-        ends = _shaped("terminal", terminal, shape[:1]).astype(bool)
-        symbols = np.arange(self.num_states) if symbols is None else _shaped("symbols", symbols, shape[:1])
-        _check_integers("symbols", symbols, 0, np.iinfo(np.int32).max)
-        _check_integers("start", np.asarray(start), 0, self.num_states - 1)
-        if max_steps < 1:
-            raise ValueError(f"max_steps: a path needs room for at least 1 action, got {max_steps}")
+            table, cumulative = _transition(transition)
+        self.num_states, self._num_actions = table.shape
+        rewards = _numbers("reward", reward, table.shape)
+        _check_all("reward", rewards, np.isfinite(rewards), "a finite number")
+        if symbols is None:
+            symbols = np.arange(self.num_states)
         self._params = TabularParams(
-            max_steps_in_episode=int(max_steps),
+            max_steps_in_episode=int(_integers("max_steps", max_steps, (), 1, INT32_MAX)),
             next_state=jnp.asarray(table, jnp.int32),
             cumulative=cumulative,
             reward=jnp.asarray(rewards, jnp.result_type(float)),
-            terminal=jnp.asarray(ends),
-            symbols=jnp.asarray(symbols, jnp.int32),
-            start=jnp.int32(start),
+            terminal=jnp.asarray(_flags("terminal", terminal, (self.num_states,))),
+            symbols=jnp.asarray(
+                _integers("symbols", symbols, (self.num_states,), 0, INT32_MAX),
+                jnp.int32,
+            ),
+            start=jnp.asarray(_integers("start", start, (), 0, self.num_states - 1), jnp.int32),
         )
 
     def __eq__(self, other) -> bool:  # the tables are traced: worlds of one shape share a compilation
@@ -107,6 +102,19 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
     def num_actions(self) -> int:
         return self._num_actions
 
+    def reset(self, key: jax.Array, params: TabularParams | None = None):
+        # gymnax would compile the default tables in, and equal worlds would then be given each other's
+        return super().reset(key, self._params if params is None else params)
+
+    def step(
+        self,
+        key: jax.Array,
+        state: TabularState,
+        action,
+        params: TabularParams | None = None,
+    ):
+        return super().step(key, state, action, self._params if params is None else params)
+
     def reset_env(self, key: jax.Array, params: TabularParams) -> tuple[Array, TabularState]:
         state = TabularState(time=jnp.int32(0), id=params.start)
         return self.observe(key, state, None, params), state
@@ -122,7 +130,13 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         next_id = jnp.where(stay, state.id, target)
         reward = jnp.where(stay, 0.0, params.reward[state.id, action])
         next_state = TabularState(time=state.time + 1, id=next_id)
-        return self.observe(key, next_state, action, params), next_state, reward, params.terminal[next_id], {}
+        return (
+            self.observe(key, next_state, action, params),
+            next_state,
+            reward,
+            params.terminal[next_id],
+            {},
+        )
 
     def observe(self, key: jax.Array, state: TabularState, action, params: TabularParams) -> Int[Array, ""]:
         del key, action, params
@@ -135,7 +149,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         del params
         return spaces.Discrete(self.num_actions)
 
-    def observation_space(self, params: TabularParams) -> spaces.Discrete:
+    def observation_space(self, params: TabularParams | None = None) -> spaces.Discrete:
         del params
         return spaces.Discrete(self.num_states)
 
@@ -158,31 +172,67 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         return params.next_state[state.id] >= 0
 
 
-def _shaped(name: str, array, shape: tuple[int, ...]) -> np.ndarray:
-    if array is None:
+def _next_state(values) -> Int[np.ndarray, "S A"]:
+    table = _array("next_state", values)
+    if table.ndim != 2 or table.size == 0:
+        raise ValueError(f"next_state: expected int[S, A], got shape {table.shape}")
+    return _integers("next_state", table, table.shape, -1, len(table) - 1)
+
+
+def _transition(values) -> tuple[Int[np.ndarray, "S A"], Float[Array, "S A S"]]:
+    """The likeliest next states, -1 where there is none, and the cumulative probabilities."""
+    table = _array("transition", values)
+    if table.ndim != 3 or table.size == 0 or table.shape[0] != table.shape[2]:
+        raise ValueError(f"transition: expected float[S, A, S], got shape {table.shape}")
+    table = _numbers("transition", table, table.shape)
+    _check_all("transition", table, table >= 0, "a probability")
+    sums = table.sum(-1)
+    _check_all(
+        "transition",
+        sums,
+        (np.abs(sums - 1) <= 1e-3) | (sums == 0),
+        "a row that sums to 1, or to 0",
+    )
+    cumulative = jnp.asarray(np.cumsum(table, -1, dtype=np.float64), jnp.result_type(float))
+    return np.where(sums > 0, table.argmax(-1), -1), cumulative
+
+
+def _array(name: str, values, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    if values is None:
         raise ValueError(f"{name}: expected an array of shape {shape}, got none")
-    array = np.asarray(array)
-    if array.shape != shape:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected an array, got rows of unequal length") from error
+    if shape is not None and array.shape != shape:
         raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
     return array
 
 
-def _check_integers(name: str, array: np.ndarray, low: int, high: int) -> None:
+def _numbers(name: str, values, shape: tuple[int, ...]) -> np.ndarray:
+    array = _array(name, values, shape)
+    if array.dtype.kind not in "buif":
+        raise ValueError(f"{name}: expected numbers, got {array.dtype}")
+    return array
+
+
+def _integers(name: str, values, shape: tuple[int, ...], low: int, high: int) -> np.ndarray:
+    array = _array(name, values, shape)
     if array.dtype.kind not in "iu":
         raise ValueError(f"{name}: expected integers, got {array.dtype}")
-    bad = np.argwhere((array < low) | (array > high))
-    if bad.size or (array.ndim == 0 and not low <= array <= high):
-        where = f"[{', '.join(map(str, bad[0]))}]" if array.ndim else ""
-        value = array[tuple(bad[0])] if array.ndim else array
-        raise ValueError(f"{name}{where}: expected an integer in [{low}, {high}], got {value}")
+    _check_all(name, array, (array >= low) & (array <= high), f"an integer in [{low}, {high}]")
+    return array
 
 
-def _check_transition(table: Float[np.ndarray, "S A S"]) -> None:
-    bad = np.argwhere(~(table >= 0))
-    if bad.size:
-        raise ValueError(f"transition[{', '.join(map(str, bad[0]))}]: expected a probability, got {table[tuple(bad[0])]}")
-    sums = table.sum(-1)
-    off = np.argwhere((np.abs(sums - 1) > 1e-3) & (sums != 0))
-    if off.size:
-        s, a = off[0]
-        raise ValueError(f"transition[{s}, {a}]: expected a row that sums to 1, or to 0, got {sums[s, a]:.6g}")
+def _flags(name: str, values, shape: tuple[int, ...]) -> np.ndarray:
+    array = _array(name, values, shape)
+    if array.dtype.kind == "b":
+        return array
+    return _integers(name, array, shape, 0, 1).astype(bool)
+
+
+def _check_all(name: str, array: np.ndarray, good: np.ndarray, expected: str) -> None:
+    if not good.all():
+        entry = tuple(int(i) for i in np.argwhere(~good)[0])
+        where = f"[{', '.join(map(str, entry))}]" if entry else ""
+        raise ValueError(f"{name}{where}: expected {expected}, got {array[entry].item():.10g}")
