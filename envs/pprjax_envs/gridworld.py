@@ -13,7 +13,7 @@ import functools
 import io
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -102,7 +102,7 @@ class GridWorld(TabularMDP):
             max_steps=max_steps,
             symbols=np.tile(np.arange(cells.size), taken.size),
         )
-        nearest = int(min(_distances(moves, flag)[start] for flag in np.flatnonzero(cells == "F")))
+        nearest = int(min(_distances(moves, flag)[start] for flag in np.flatnonzero(cells == "F").tolist()))
         if nearest > max_steps:
             raise ValueError(f"max_steps: the flag is {nearest} moves from the start, got {max_steps}")
 
@@ -230,10 +230,8 @@ def bad_paths(env: GridWorld, num: int, seed: int = 0) -> Paths:
         if len(found) == num:
             break
         avoids = kind == "past money"
-        stops = [
-            *rng.choice(places, rng.integers(1, 3) if avoids else 2),
-            rng.choice(places if kind == "lost" else flags),
-        ]
+        between = rng.choice(places, rng.integers(1, 3) if avoids else 2)
+        stops = [*between.tolist(), int(rng.choice(places if kind == "lost" else flags))]
         actions = _walk(rng, roads[avoids], functools.partial(ways, avoids), start, stops)
         if kind == "lost":
             actions = actions[: rng.integers(shortest, longest + 1)]
@@ -260,7 +258,7 @@ def _walk(
     """The actions from stop to stop, each time by a random shortest way; a stop that can't be reached is left out."""
     actions = []
     for stop in stops:
-        left = distances(int(stop))
+        left = distances(stop)
         while cell != stop and np.isfinite(left[cell]):
             closer = np.flatnonzero((moves[cell] >= 0) & (left[moves[cell]] < left[cell]))
             actions.append(int(rng.choice(closer)))
@@ -283,20 +281,20 @@ def _parse(map: str | Sequence[str]) -> np.ndarray:
     grid = np.array([list(row) for row in rows])
     unknown = np.argwhere(~np.isin(grid, list(LETTERS)))
     if unknown.size:
-        r, c = unknown[0]
+        r, c = unknown[0].tolist()
         raise ValueError(f"map: {_at(r, c)}: expected one of {' '.join(LETTERS)}, got {str(grid[r, c])!r}")
-    starts, flags, moneys = (np.argwhere(grid == letter) for letter in "SF$")
+    starts, flags, moneys = (np.argwhere(grid == letter).tolist() for letter in "SF$")
     if len(starts) != 1:
-        where = f"a second one at {_at(*starts[1])}" if len(starts) else f"none in {_whole(grid)}"
+        where = f"a second one at {_at(*starts[1])}" if starts else f"none in {_whole(grid)}"
         raise ValueError(f"map: expected one start S, got {where}")
-    if not len(flags):
+    if not flags:
         raise ValueError(f"map: expected a flag F, got none in {_whole(grid)}")
     if len(moneys) > MAX_MONEYS:
         raise ValueError(
             f"map: expected at most {MAX_MONEYS} moneys $, each doubles the states, got another at "
             f"{_at(*moneys[MAX_MONEYS])}"
         )
-    start = np.ravel_multi_index(starts[0], grid.shape)
+    start = int(np.ravel_multi_index(starts[0], grid.shape))
     if not np.isfinite(_distances_from(_moves(grid), start)[grid.ravel() == "F"]).any():
         raise ValueError(f"map: the flag at {_at(*flags[0])} is out of reach of the start at {_at(*starts[0])}")
     return grid
@@ -356,14 +354,17 @@ def _action_values(
     num_steps: int,
 ) -> Float[np.ndarray, "S A"]:
     """Q(s, a) = r(s, a) + max Q(s', ·) over the paths that end in a terminal state within num_steps; -inf if none."""
+
+    def backup(values):
+        return np.where((next_state >= 0) & ~terminal[:, None], reward + values[next_state], -np.inf)
+
     values = np.where(terminal, 0.0, -np.inf)
-    for _ in range(num_steps):
-        q = np.where((next_state >= 0) & ~terminal[:, None], reward + values[next_state], -np.inf)
-        improved = np.where(terminal, 0.0, q.max(1))
+    for _ in range(num_steps - 1):
+        improved = np.where(terminal, 0.0, backup(values).max(1))
         if np.array_equal(improved, values):
             break
         values = improved
-    return q
+    return backup(values)
 
 
 def _follow(next_state: np.ndarray, reward: np.ndarray, start: int, actions: list[int]) -> tuple[list[int], float]:
@@ -388,13 +389,13 @@ def _route(name: str, path, num_cells: int) -> Int[np.ndarray, " T"]:
     return route
 
 
-TILES = {
+TILES: dict[str, dict[str, Any]] = {
     "H": dict(facecolor="#c4d3e3", edgecolor="#8fa6bf", hatch="////"),
     "L": dict(facecolor="#f6e7c3", edgecolor="#d0b98a", hatch=".."),
     ".": dict(facecolor="#f7f6f3", edgecolor="#dddad2"),
     "#": dict(facecolor="#55565a", edgecolor="#3c3d40", hatch="xx"),
 }
-ROUTES = (
+ROUTES: tuple[dict[str, Any], ...] = (
     dict(color="#111111", linestyle=(0, (1, 1.2)), marker="o"),
     dict(color="#0072b2", linestyle="-", marker="s"),
     dict(color="#d55e00", linestyle=(0, (5, 1.5)), marker="D"),
@@ -411,9 +412,10 @@ def _draw(env: GridWorld, routes: dict[str, np.ndarray], title: str | None, ax: 
     from matplotlib.patches import FancyBboxPatch, Patch
 
     rows, columns = env.shape
-    scale = 1.0
+    scale = stroke = 1.0
     if ax is None:
         scale = min(1.0, 16 / max(env.shape))  # a large map gets smaller tiles, not a larger page
+        stroke = scale**0.5
         size = (0.72 * scale * columns + 2.4, max(0.72 * scale * rows + 0.7, 2.4))
         figure, ax = plt.subplots(figsize=size, layout="constrained", dpi=120)
         plt.close(figure)  # a notebook shows what is returned, and nothing twice
@@ -429,26 +431,26 @@ def _draw(env: GridWorld, routes: dict[str, np.ndarray], title: str | None, ax: 
             sign, fill, ink = SIGNS[letter]
             ax.text(
                 x, y, sign, color=ink, size=12 * scale, weight="bold", ha="center", va="center", zorder=2,
-                bbox=dict(boxstyle="circle,pad=0.28", facecolor=fill, edgecolor=ink, linewidth=scale),
+                bbox=dict(boxstyle="circle,pad=0.28", facecolor=fill, edgecolor=ink, linewidth=stroke),
             )  # fmt: skip
 
-    halo = [patheffects.withStroke(linewidth=4.6 * scale, foreground="white")]
+    halo = [patheffects.withStroke(linewidth=4.6 * stroke, foreground="white")]
     handles = []
     lanes = np.linspace(0.2, 0.38, max(len(routes), 2))
     for (name, route), lane, style in zip(routes.items(), lanes, itertools.cycle(ROUTES), strict=False):
         centres = np.stack([route % columns, route // columns], -1).astype(float)
         line, middles, headings = _lane(centres, lane)
         color, dashes = style["color"], style["linestyle"]
-        ax.plot(*line.T, color=color, linestyle=dashes, linewidth=2.4 * scale, zorder=4, path_effects=halo,
+        ax.plot(*line.T, color=color, linestyle=dashes, linewidth=2.4 * stroke, zorder=4, path_effects=halo,
                 solid_joinstyle="round", dash_joinstyle="round", dash_capstyle="butt")  # fmt: skip
         for heading, marker in HEADINGS.items():
             at = middles[(headings == heading).all(-1)]
-            ax.scatter(*at.T, marker=marker, s=46 * scale**2, color=color, edgecolor="white", linewidth=0.8, zorder=5)
-        ends = dict(
+            ax.scatter(*at.T, marker=marker, s=46 * stroke**2, color=color, edgecolor="white", linewidth=0.8, zorder=5)
+        ends: dict[str, Any] = dict(
             linestyle="none",
             marker=style["marker"],
             color=color,
-            markersize=8 * scale,
+            markersize=8 * stroke,
             markeredgecolor="white",
             zorder=6,
         )
@@ -457,11 +459,16 @@ def _draw(env: GridWorld, routes: dict[str, np.ndarray], title: str | None, ax: 
             Line2D([], [], color=color, linestyle=dashes, linewidth=2.4, marker=style["marker"], label=name,
                    markeredgecolor="white", markersize=7)
         )  # fmt: skip
+    every = 1 + max(env.shape) // 24
     used = [letter for letter in TILES if letter in env.cells]
     handles += [Patch(label=LETTERS[letter], linewidth=0.6, **TILES[letter]) for letter in used]
 
     ax.set(
-        xlim=(-0.6, columns - 0.4), ylim=(rows - 0.4, -0.6), aspect="equal", xticks=range(columns), yticks=range(rows)
+        xlim=(-0.6, columns - 0.4),
+        ylim=(rows - 0.4, -0.6),
+        aspect="equal",
+        xticks=range(0, columns, every),
+        yticks=range(0, rows, every),
     )
     ax.tick_params(length=0, labelsize=8, labelcolor="#777777")
     ax.spines[:].set_visible(False)
@@ -470,7 +477,7 @@ def _draw(env: GridWorld, routes: dict[str, np.ndarray], title: str | None, ax: 
     )
     if title:
         ax.set_title(title, fontsize=11)
-    return ax.figure
+    return ax.figure  # pyright: ignore[reportReturnType]
 
 
 SIGNS = {"S": ("S", "#ffffff", "#222222"), "F": ("⚑", "#ffffff", "#222222"), "$": ("$", "#ffd84d", "#5a4600")}

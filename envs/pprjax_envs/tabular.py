@@ -14,13 +14,12 @@ INT32_MAX = np.iinfo(np.int32).max
 
 @struct.dataclass
 class TabularState(environment.EnvState):
-    time: jax.Array  # int32[], actions taken
+    time: jax.Array  # pyright: ignore  # int32[], actions taken
     id: jax.Array  # int32[], the state's number
 
 
 @struct.dataclass(kw_only=True)
 class TabularParams(environment.EnvParams):
-    max_steps_in_episode: int
     next_state: jax.Array  # int32[S, A], -1 where the action is not available
     cumulative: jax.Array | None  # float[S, A, S], P(s' ≤ i | s, a); None in a deterministic world
     reward: jax.Array  # float[S, A]
@@ -38,8 +37,8 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         next_state: int[S, A], where each action leads; -1: it is not available there.
         reward: float[S, A], of each action.
         terminal: bool[S], states in which a path ends.
-        start: the state in which every path starts.
-        max_steps: the largest number of actions of a path.
+        start: int, the state in which every path starts.
+        max_steps: int, the largest number of actions of a path.
         symbols: int[S], what the edit distance compares; default the state itself.
         transition: float[S, A, S] in place of next_state, for a stochastic world: P(s' | s, a). A row of zeros: the
             action is not available there.
@@ -53,8 +52,8 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         next_state=None,
         reward=None,
         terminal=None,
-        start: int = 0,
-        max_steps: int = 100,
+        start=0,
+        max_steps=100,
         symbols=None,
         *,
         transition=None,
@@ -102,17 +101,11 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
     def num_actions(self) -> int:
         return self._num_actions
 
-    def reset(self, key: jax.Array, params: TabularParams | None = None):
+    def reset(self, key, params=None):  # pyright: ignore[reportIncompatibleVariableOverride]
         # gymnax would compile the default tables in, and equal worlds would then be given each other's
         return super().reset(key, self._params if params is None else params)
 
-    def step(
-        self,
-        key: jax.Array,
-        state: TabularState,
-        action,
-        params: TabularParams | None = None,
-    ):
+    def step(self, key, state, action, params=None):  # pyright: ignore[reportIncompatibleVariableOverride]
         return super().step(key, state, action, self._params if params is None else params)
 
     def reset_env(self, key: jax.Array, params: TabularParams) -> tuple[Array, TabularState]:
@@ -231,7 +224,7 @@ def _flags(name: str, values, shape: tuple[int, ...]) -> np.ndarray:
     return _integers(name, array, shape, 0, 1).astype(bool)
 
 
-def _check_all(name: str, array: np.ndarray, good: np.ndarray, expected: str) -> None:
+def _check_all(name: str, array: np.ndarray, good: np.ndarray | np.bool, expected: str) -> None:
     if not good.all():
         entry = tuple(int(i) for i in np.argwhere(~good)[0])
         where = f"[{', '.join(map(str, entry))}]" if entry else ""
