@@ -42,8 +42,40 @@ class Config:
     """Iterations of Algorithm 1."""
     num_paths: int = _static(256)
     """b: paths sampled in each iteration."""
-    num_best: int = _static(8)
+    num_best: int = _static(32)
     """k ≤ b: the best paths of an iteration that go into the replay buffer."""
+
+    epsilon_from: Literal["uniform", "policy"] = _static("uniform")
+    """Where an exploring action comes from: evenly, or P_A, which suits worlds with many actions."""
+    target: Literal["td", "return", "published"] = _static("td")
+    """What Q is regressed on: "td": r + γ·max Q′; "return": the discounted return; "published": return + γ·max Q′."""
+    target_period: int = _static(1)
+    """C: iterations between synchronizations of the target network."""
+    double: bool = _static(False)
+    """Choose the bootstrap action by the online network (double DQN)."""
+    dueling: bool = _static(False)
+    """Q = V + A - mean A (dueling network)."""
+    prioritized: bool = _static(False)
+    """Replay tuples in proportion to their last TD error rather than evenly."""
+    updates: int = _static(8)
+    """Minibatch updates in each iteration."""
+    batch_size: int = _static(256)
+    """Tuples in a minibatch."""
+    memory: int = _static(64)
+    """Iterations whose paths the replay buffer holds."""
+    width: int = _static(128)
+    """Units of each layer of the Q-network."""
+    depth: int = _static(0)
+    """Hidden layers behind the embeddings."""
+
+    alignment_aware: bool = _static(True)
+    """Q sees (state, position in τ₀ of the best alignment, steps taken), not the bare state."""
+    telescoped: bool = _static(True)
+    """Pay R_path where the edit is made, not on the last step."""
+    mixed_lanes: bool = _static(True)
+    """Some paths follow Q and then P_A, τ₀ and then Q, the best path so far and then Q; else all are ε-greedy on Q."""
+    mixed_replay: bool = _static(True)
+    """Half of the replayed tuples come from random paths; else all come from the k best of each iteration."""
 
     w_ins: float = _static(1.0)
     """Edit cost of an inserted symbol."""
@@ -55,3 +87,34 @@ class Config:
     @property
     def costs(self) -> EditCosts:
         return EditCosts(self.w_ins, self.w_del, self.w_sub)
+
+
+def check_config(config: Config, num_originals: int) -> None:
+    """Raise a ValueError that names the first setting out of range, what it is and what it should be."""
+    for name in ("lambda_path", "lambda_policy"):
+        value = np.asarray(getattr(config, name), float)
+        if value.shape not in ((), (num_originals,)):
+            raise ValueError(f"{name}: expected one number or {num_originals}, one an original, got shape {value.shape}")
+        bad = value[~((value >= 0) & np.isfinite(value))]
+        if bad.size:
+            raise ValueError(f"{name}: expected a finite number of at least 0, got {bad.flat[0]}")
+    for name in ("gamma", "epsilon_start", "epsilon_end"):
+        if not 0 <= getattr(config, name) <= 1:
+            raise ValueError(f"{name}: expected a number in [0, 1], got {getattr(config, name)}")
+    for name, low in {"learning_rate": 0, "c_e": 0}.items():
+        value = getattr(config, name)
+        if not (value >= low and np.isfinite(value)):
+            raise ValueError(f"{name}: expected a finite number of at least {low}, got {value}")
+    for name in ("iterations", "num_paths", "num_best", "target_period", "updates", "batch_size", "memory", "width"):
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name}: expected at least 1, got {getattr(config, name)}")
+    if config.depth < 0:
+        raise ValueError(f"depth: expected at least 0, got {config.depth}")
+    if config.num_best > config.num_paths:
+        raise ValueError(f"num_best: expected k ≤ b = {config.num_paths}, got {config.num_best}")
+    if config.mixed_replay and config.batch_size < 2:
+        raise ValueError(f"batch_size: expected at least 2 with mixed_replay, got {config.batch_size}")
+    for name, choices in {"epsilon_from": ("uniform", "policy"), "target": ("td", "return", "published")}.items():
+        if getattr(config, name) not in choices:
+            raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {getattr(config, name)!r}")
+    config.costs.check()

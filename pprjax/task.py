@@ -137,8 +137,8 @@ jax.tree_util.register_dataclass(Task, data_fields=["policy", "goal", "params"],
 def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:
     if num_states is None:
         raise ValueError("policy: a TablePolicy needs a finite world, one with `state_id` and `num_states`")
-    if isinstance(probs, jax.core.Tracer) or not hasattr(probs, "shape"):
-        return
+    if isinstance(probs, jax.core.Tracer) or not isinstance(probs, np.ndarray | jax.Array):
+        return  # a leaf of a pytree in transit
     if probs.shape != (num_states, num_actions):
         raise ValueError(f"policy.probs: expected shape {(num_states, num_actions)}, got {probs.shape}")
     table = np.asarray(probs)

@@ -1,0 +1,89 @@
+"""Exploration: the ε schedule, UCB with visit counts, and how the lanes of an iteration behave."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from pprjax.config import Config
+from pprjax.paths import PAD
+from pprjax.rollout import Behaviour, Original, Trajectory
+from pprjax.task import State, Task
+
+HASH_ROWS = 1 << 14
+"""Rows of the visit counts in a world whose states cannot be numbered."""
+
+UNTRIED = 1e9
+"""The bonus of an action that was never tried: above every other."""
+
+
+def epsilon(config: Config, iteration: Int[Array, ""]) -> Float[Array, ""]:
+    """ε, falling linearly from epsilon_start to epsilon_end over the first half of the iterations."""
+    share = jnp.minimum(1.0, 2.0 * iteration / config.iterations)
+    return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
+
+
+def num_rows(task: Task) -> int:
+    """Rows of the visit counts: one a state in a finite world, else HASH_ROWS."""
+    return task.num_states or HASH_ROWS
+
+
+def row_of(task: Task, state: State) -> Int[Array, ""]:
+    """The row of the visit counts for a state: its id in a finite world, else a hash of its observation."""
+    if task.num_states is not None:
+        return task.state_id(state)
+    bits = jax.lax.bitcast_convert_type(task.observation(state).astype(jnp.float32), jnp.uint32)
+    multipliers = jnp.uint32(0x9E3779B1) * (2 * jnp.arange(bits.shape[0], dtype=jnp.uint32) + 1)
+    mixed = jnp.sum((bits ^ (bits >> 15)) * multipliers, dtype=jnp.uint32)
+    mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
+    return ((mixed ^ (mixed >> 13)) % HASH_ROWS).astype(jnp.int32)
+
+
+def bonus(counts: Int[Array, "S A"], c_e: Float[Array, ""] | float) -> Float[Array, "S A"]:
+    """c_e·√(ln t / N(s, a)), with t the actions taken so far; UNTRIED where N(s, a) = 0 (UCB1, Auer et al. 2002)."""
+    log_t = jnp.log(jnp.maximum(counts.sum(), 1).astype(jnp.result_type(float)))
+    return jnp.where(counts > 0, c_e * jnp.sqrt(log_t / jnp.maximum(counts, 1)), UNTRIED)
+
+
+def count(counts: Int[Array, "S A"], lanes: Trajectory) -> Int[Array, "S A"]:
+    """The visit counts after these paths. `lanes` has a leading axis of paths."""
+    taken = (lanes.actions != PAD).astype(counts.dtype)
+    return counts.at[lanes.rows, jnp.maximum(lanes.actions, 0)].add(taken)
+
+
+def behaviours(
+    config: Config,
+    key: jax.Array,
+    original: Original,
+    best: Int[Array, " T"],
+    eps: Float[Array, ""],
+) -> Behaviour:
+    """How the b lanes of an iteration act: Behaviour with a leading axis of b.
+
+    With mixed_lanes a quarter follow Q up to a random cut and then sample P_A, an eighth follow τ₀ and an eighth the
+    best path so far up to a random cut and then Q; all others are ε-greedy on Q + bonus.
+
+    Args:
+        best: the actions of the best path so far, PAD behind its end.
+        eps: ε of this iteration.
+    """
+    b, horizon = config.num_paths, best.shape[0]
+    uniform = jax.random.uniform(key, (b, horizon + 1))
+    cut_at, uniform = uniform[:, 0], uniform[:, 1:]
+    steps = jnp.arange(horizon)
+    kind = jnp.arange(b) * 8 // b if config.mixed_lanes else jnp.full(b, 7)
+    habit, near_original, near_best = kind < 2, kind == 2, kind == 3
+
+    known = jnp.where(near_original[:, None], original.actions, best)
+    reach = jnp.where(habit, horizon, jnp.sum(known != PAD, axis=1) + 1)
+    before = steps < jnp.floor(cut_at * reach)[:, None]
+    follows = (near_original | near_best)[:, None]
+    greedy = habit[:, None] | follows
+    explores = uniform < eps
+    return Behaviour(
+        forced=jnp.where(follows & before, known, PAD),
+        explore=jnp.where(greedy, habit[:, None] & ~before, explores),
+        from_policy=habit | (config.epsilon_from == "policy"),
+        uniform=jnp.where(greedy, uniform, jnp.minimum(uniform / jnp.maximum(eps, 1e-6), 1 - 1e-6)),
+    )

@@ -1,0 +1,249 @@
+"""Rollouts: environment, agent, edit distance and rewards in one scan. Unbatched; `vmap` gives lanes and originals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int
+
+from pprjax import edit_distance
+from pprjax.config import Config
+from pprjax.goals import Goal
+from pprjax.paths import PAD
+from pprjax.reward import link, similarity, total
+from pprjax.task import State, Task
+
+Values = Callable[[Array, Int[Array, ""], Int[Array, ""], Int[Array, ""]], Float[Array, " A"]]
+"""What a lane maximizes: (observation, position j, time t, row of the visit counts) -> float[A]."""
+
+
+@struct.dataclass
+class Original:
+    """The path to be edited. n symbols at most, T = horizon."""
+
+    symbols: jax.Array  # int32[n], PAD behind the end
+    length: jax.Array  # int32[], symbols
+    actions: jax.Array  # int32[T], what follows it; PAD from where it ends or can't be followed
+    followed: jax.Array  # bool[], whether the world can follow it to its end
+    reward_goal: jax.Array  # float[], R_goal of the path; -inf where it can't be followed
+    goal: Goal | None  # the task's goal for this path
+
+
+@struct.dataclass
+class Behaviour:
+    """How one lane chooses its T actions, as data: the first of these that applies at step t."""
+
+    forced: jax.Array  # int32[T], this action, if it is available; PAD: none
+    explore: jax.Array  # bool[T], sample: by `uniform`, from P_A or evenly; else maximize the values
+    from_policy: jax.Array  # bool[], sample from P_A rather than evenly
+    uniform: jax.Array  # float[T], in [0, 1)
+
+
+@struct.dataclass
+class Trajectory:
+    """One sampled path. T = horizon; entries behind the end are PAD or 0."""
+
+    symbols: jax.Array  # int32[T + 1], the start included
+    actions: jax.Array  # int32[T]
+    observations: jax.Array  # [T + 1, ...], what the Q-network sees
+    available: jax.Array  # bool[T + 1, A]
+    rows: jax.Array  # int32[T], the row of the visit counts
+    positions: jax.Array  # int32[T + 1], j: the position in τ₀ of the best alignment so far
+    rewards: jax.Array  # float[T], what the learner is paid at each step
+    num_actions: jax.Array  # int32[], actions taken
+    terminated: jax.Array  # bool[], ended by the world and not by the horizon
+    reached: jax.Array  # bool[], the world's own goal is reached
+    met: jax.Array  # bool[], the task's goal is met; without one, true
+    reward_goal: jax.Array  # float[], R_goal
+    reward_policy: jax.Array  # float[], R_policy
+    log_prob: jax.Array  # float[], Σ log P_A of the actions taken
+    distance: jax.Array  # d(τ₀, τ)
+    reward: jax.Array  # float[], R (Eq. 5)
+
+
+@struct.dataclass
+class _Lane:
+    state: Any
+    carry: Any
+    available: jax.Array  # bool[A]
+    column: edit_distance.Column
+    smallest: jax.Array  # m, the smallest entry of the column
+    position: jax.Array  # j
+    active: jax.Array
+    num_actions: jax.Array
+    terminated: jax.Array
+    reached: jax.Array
+    met: jax.Array
+    reward_goal: jax.Array
+    reward_policy: jax.Array
+    log_prob: jax.Array
+
+
+def rollout(
+    task: Task,
+    original: Original,
+    behaviour: Behaviour,
+    config: Config,
+    key: jax.Array,
+    *,
+    values: Values | None = None,
+    bucket: Callable[[State], Int[Array, ""]] | None = None,
+) -> Trajectory:
+    """One path of at most T = task.horizon actions.
+
+    The learner is paid r_t = R_goal's share + λ_policy·h(P_A) and, for R_path, either λ_path·f_sim on the last step or,
+    telescoped, at each step the change of λ_path / (m + 1), settled to the true distance on the last. Telescoped, the
+    sum is R - λ_path, since the λ_path / (0 + 1) of the start is no action's doing.
+
+    Args:
+        values: what a lane maximizes where it neither follows nor explores; None where it always does.
+        bucket: the row of the visit counts that a state belongs to; None leaves `rows` 0.
+        key: consumed by stochastic worlds only.
+    """
+    costs = config.costs
+    tracks = values is not None and (config.alignment_aware or config.telescoped)
+    floating = jnp.result_type(float)
+
+    def measure(column):
+        if not tracks:
+            return jnp.zeros((), jnp.int32 if costs.unit else floating), jnp.int32(0)
+        return edit_distance.alignment(column, original.symbols, original.length, costs)
+
+    def step(lane: _Lane, t, forced, explore, uniform):
+        observation = task.observation(lane.state)
+        row = jnp.int32(0) if bucket is None else bucket(lane.state)
+        carry, log_probs = task.log_probs(lane.carry, lane.state)
+        action = _sample(jnp.where(behaviour.from_policy, jnp.exp(log_probs), 1.0) * lane.available, uniform)
+        if values is not None:
+            q = jnp.where(lane.available, values(observation, lane.position, t, row), -jnp.inf)
+            action = jnp.where(explore, action, jnp.argmax(q).astype(jnp.int32))
+        action = jnp.where((forced >= 0) & lane.available[jnp.maximum(forced, 0)], forced, action)
+
+        state, reward, terminated = task.step(jax.random.fold_in(key, t), lane.state, action)
+        available = task.available(state)
+        column = edit_distance.append(lane.column, original.symbols, task.symbol(state), costs)
+        smallest, position = measure(column)
+        habit = link(jnp.exp(log_probs[action]), task.num_actions)
+        reward_goal = lane.reward_goal + reward
+        done = terminated | (t + 1 >= task.horizon) | ~available.any()
+        outcome = task.outcome(state, terminated, reward_goal)
+        met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
+        after = edit_distance.distance(column, original.length, costs)
+        if config.telescoped:
+            path = similarity(jnp.where(done, after, smallest)) - similarity(lane.smallest)
+        else:
+            path = jnp.where(done, similarity(after), 0.0)
+        paid = reward + config.lambda_policy * habit + config.lambda_path * path
+
+        moved = _Lane(
+            state=state, carry=carry, available=available, column=column, smallest=smallest, position=position,
+            active=~done, num_actions=lane.num_actions + 1, terminated=terminated,
+            reached=outcome.reached, met=met,
+            reward_goal=reward_goal, reward_policy=lane.reward_policy + habit,
+            log_prob=lane.log_prob + log_probs[action],
+        )  # fmt: skip
+        record = (
+            jnp.where(lane.active, task.symbol(state), PAD),
+            jnp.where(lane.active, action, PAD),
+            task.observation(state),
+            available,
+            row,
+            position,
+            jnp.where(lane.active, paid, 0.0),
+        )
+        return jax.tree.map(lambda new, old: jnp.where(lane.active, new, old), moved, lane), record
+
+    state = task.reset(key)
+    available = task.available(state)
+    column = edit_distance.append(edit_distance.start(original.symbols, costs), original.symbols, task.symbol(state), costs)
+    smallest, position = measure(column)
+    zero = jnp.zeros((), floating)
+    lane = _Lane(
+        state=state, carry=task.policy.init(), available=available, column=column, smallest=smallest, position=position,
+        active=available.any(), num_actions=jnp.int32(0), terminated=jnp.bool_(False),
+        reached=jnp.bool_(False), met=jnp.bool_(False),
+        reward_goal=zero, reward_policy=zero, log_prob=zero,
+    )  # fmt: skip
+    inputs = (jnp.arange(task.horizon), behaviour.forced, behaviour.explore, behaviour.uniform)
+    lane, (symbols, actions, observations, offered, rows, positions, rewards) = jax.lax.scan(
+        lambda lane, x: step(lane, *x), lane, inputs
+    )
+    distance = edit_distance.distance(lane.column, original.length, costs)
+    return Trajectory(
+        symbols=jnp.concatenate([task.symbol(state)[None], symbols]),
+        actions=actions,
+        observations=jnp.concatenate([task.observation(state)[None], observations]),
+        available=jnp.concatenate([available[None], offered]),
+        rows=rows,
+        positions=jnp.concatenate([position[None], positions]),
+        rewards=rewards,
+        num_actions=lane.num_actions,
+        terminated=lane.terminated,
+        reached=lane.reached,
+        met=lane.met,
+        reward_goal=lane.reward_goal,
+        reward_policy=lane.reward_policy,
+        log_prob=lane.log_prob,
+        distance=distance,
+        reward=total(
+            lane.reward_goal,
+            similarity(distance),
+            lane.reward_policy,
+            lambda_path=config.lambda_path,
+            lambda_policy=config.lambda_policy,
+        ),
+    )
+
+
+def trace(
+    task: Task, symbols: Int[Array, " n"], length: Int[Array, ""], key: jax.Array, actions: Int[Array, " n-1"] | None = None
+) -> Original:
+    """An original path as the world sees it: which actions lead along its symbols, and what they earn.
+
+    Args:
+        actions: the actions taken, PAD behind the end. None: at each step the available action that leads to the next
+            symbol, the likeliest under P_A where there are several.
+    """
+    n, horizon = symbols.shape[0], task.horizon
+    choices = jnp.arange(task.num_actions)
+
+    def step(lane, t):
+        state, carry, reward_goal, followed, terminated = lane
+        carry, log_probs = task.log_probs(carry, state)
+        available = task.available(state)
+        step_key = jax.random.fold_in(key, t)
+        inside = (t + 1 < length) & followed & ~terminated
+        if actions is None:
+            leads = jax.vmap(lambda a: task.symbol(task.step(step_key, state, a)[0]))(choices) == symbols[t + 1]
+            usable = leads & available
+            action = jnp.argmax(jnp.where(usable, jnp.maximum(log_probs, -1e30), -jnp.inf)).astype(jnp.int32)
+        else:
+            action = jnp.maximum(actions[t], 0)
+        following, reward, ended = task.step(step_key, state, action)
+        fits = available[action] & (task.symbol(following) == symbols[t + 1]) & inside
+        after = (following, carry, reward_goal + reward, followed & fits, ended)
+        lane = jax.tree.map(lambda new, old: jnp.where(fits, new, old), after, lane)
+        lane = (*lane[:3], followed & (fits | (t + 1 >= length)), lane[4])
+        return lane, jnp.where(fits, action, PAD)
+
+    state = task.reset(key)
+    starts = task.symbol(state) == symbols[0]
+    lane = (state, task.policy.init(), jnp.zeros((), jnp.result_type(float)), starts, jnp.bool_(False))
+    (_, _, reward_goal, followed, _), taken = jax.lax.scan(step, lane, jnp.arange(n - 1))
+    taken = jnp.concatenate([taken, jnp.full(horizon, PAD, jnp.int32)])[:horizon]
+    reward_goal = jnp.where(followed, reward_goal, -jnp.inf)
+    goal = None if task.goal is None else task.goal.of(reward_goal)
+    return Original(
+        symbols=symbols, length=length, actions=taken, followed=followed, reward_goal=reward_goal, goal=goal
+    )
+
+
+def _sample(weights: Float[Array, " A"], uniform: Float[Array, ""]) -> Int[Array, ""]:
+    """The action in whose share of the summed weights `uniform` falls."""
+    cumulative = jnp.cumsum(weights)
+    chosen = jnp.sum(uniform * cumulative[-1] >= cumulative, dtype=jnp.int32)
+    return jnp.minimum(chosen, weights.shape[0] - 1)

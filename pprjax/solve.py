@@ -1,0 +1,255 @@
+"""The front door: recourse for many originals, in chunks, on all devices, with progress."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+from flax import struct
+from jaxtyping import Int
+
+from pprjax import exploration, learner, metrics
+from pprjax.config import Config, check_config
+from pprjax.io import write_table
+from pprjax.metrics import Scores
+from pprjax.paths import PAD, Paths
+from pprjax.progress import progress_bar
+from pprjax.rollout import Trajectory, trace
+from pprjax.task import Task
+
+CHUNKS = (1, 8)
+"""Originals that one program trains side by side. Few sizes, so that few programs compile; a last chunk is filled up."""
+
+LENGTHS = 8
+"""Originals are padded to a multiple of this many symbols, so that batches share a compilation."""
+
+ROUNDS = 10
+"""Calls in which a chunk is trained at most; between them progress shows and an interrupt is heard."""
+
+
+@struct.dataclass
+class Recourse:
+    """The best path found for each of B originals. Arrays on the host."""
+
+    originals: Paths
+    paths: Paths  # symbols and actions
+    reward: np.ndarray  # float[B], R (Eq. 5)
+    scores: Scores
+    status: np.ndarray  # str[B], see `pprjax.metrics.status`
+    original_goal: np.ndarray  # float[B], R_goal of the original; -inf where the world can't follow it
+    greedy_reward: np.ndarray  # float[B], R of the greedy path of the trained Q; -inf where it misses the goal
+    curve: np.ndarray  # float[B, iterations], R of the best path so far
+    lambda_path: np.ndarray  # float[B]
+    lambda_policy: np.ndarray  # float[B]
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row a path."""
+        sequences = {
+            "original": self.originals.to_lists(),
+            "recourse": self.paths.to_lists(),
+            "actions": self.paths.actions_to_lists(),
+        }
+        return pl.DataFrame(
+            {
+                "path": np.arange(len(self)),
+                "status": self.status.tolist(),
+                "reward": self.reward,
+                "s_goal": self.scores.goal,
+                "s_path": self.scores.path,
+                "s_policy": self.scores.policy,
+                "distance": self.scores.distance,
+                "length": np.asarray(self.paths.lengths),
+                "original_goal": self.original_goal,
+                "greedy_reward": self.greedy_reward,
+                "lambda_path": self.lambda_path,
+                "lambda_policy": self.lambda_policy,
+                **{name: pl.Series(name, rows, dtype=pl.List(pl.Int32)) for name, rows in sequences.items()},
+            }
+        )
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write `to_frame` as parquet or CSV, by the ending of the path; whole or not at all.
+
+        In CSV a sequence is one field, its numbers parted by blanks.
+        """
+        frame = self.to_frame()
+        if Path(path).suffix == ".csv":
+            frame = frame.with_columns(pl.col(pl.List(pl.Int32)).cast(pl.List(pl.String)).list.join(" "))
+        write_table(frame, path)
+
+    def plot(self, ax: Any = None) -> Any:
+        """The training curves, R of the best path so far over the iterations, on a matplotlib Axes."""
+        from pprjax import plotting  # takes a second to import
+
+        return plotting.curves(self.curve, ax=ax)
+
+
+def recourse(
+    task: Task,
+    originals: Paths,
+    config: Config = Config(),
+    *,
+    key: jax.Array,
+    ids: Int[np.ndarray, " B"] | None = None,
+    progress: bool | None = None,
+) -> Recourse:
+    """A personalized recourse for each original path: Algorithm 1, then the best of all paths that were sampled.
+
+    A path that meets the task's goal ranks above one that does not, and then R (Eq. 5) decides. Original i uses
+    fold_in(key, ids[i]), so that its result depends neither on the others nor on the devices.
+
+    Args:
+        task: environment, agent and goal.
+        originals: B paths from the world's start, with actions or without.
+        config: every knob of Algorithm 1. λ_path and λ_policy may be float[B], one for each original.
+        key: not consumed; the same key gives the same result.
+        ids: the numbers from which originals derive their keys; default 0 … B - 1.
+        progress: show a progress bar; default: on a terminal.
+
+    Raises:
+        ValueError: an original does not start where the world does, or a setting is out of range; the message names it.
+    """
+    size = len(originals)
+    check_config(config, size)
+    check_starts(task, originals)
+    ids = np.arange(size) if ids is None else np.asarray(ids)
+    if ids.shape != (size,):
+        raise ValueError(f"ids: expected one for each of {size} originals, got shape {ids.shape}")
+
+    lambdas = [np.broadcast_to(np.asarray(x, np.float32), (size,)) for x in (config.lambda_path, config.lambda_policy)]
+    padded = originals.padded_to(-(-int(np.max(originals.lengths)) // LENGTHS) * LENGTHS)
+    keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.asarray(ids, jnp.uint32))
+    inputs = (padded.symbols, padded.lengths, padded.actions, keys, *lambdas)
+
+    chunk = next((c for c in CHUNKS if size <= c), CHUNKS[-1])
+    pieces = (np.arange(-(-size // chunk) * chunk) % size).reshape(-1, chunk)  # the first ones fill up the last piece
+    workers = _workers()
+    with progress_bar("recourse", size, enabled=progress) as advance, ThreadPoolExecutor(len(workers)) as pool:
+
+        def solve(worker: int) -> list[_Result]:
+            return [
+                _solve_piece(task, config, jax.tree.map(lambda x, at=piece: x[at], inputs), workers[worker], advance)
+                for piece in pieces[worker :: len(workers)]
+            ]
+
+        solved = list(pool.map(solve, range(len(workers))))
+    results = [solved[i % len(workers)][i // len(workers)] for i in range(len(pieces))]
+    result = jax.tree.map(lambda *parts: np.concatenate(parts)[:size], *results)
+    return _assemble(task, originals, lambdas, result)
+
+
+def check_starts(task: Task, originals: Paths) -> None:
+    """Raise a ValueError that names the first original which does not start where the world does."""
+    start = int(task.symbol(task.reset(jax.random.key(0))))
+    firsts = np.asarray(originals.symbols)[:, 0]
+    wrong = np.flatnonzero(firsts != start)
+    if wrong.size:
+        raise ValueError(f"originals[{wrong[0]}]: expected the world's start, symbol {start}, got {firsts[wrong[0]]}")
+
+
+@struct.dataclass
+class _Result:
+    """What remains of an original's training. A leading axis of originals."""
+
+    best: Trajectory
+    greedy: Trajectory
+    original_goal: jax.Array
+    curve: jax.Array
+
+
+def _workers() -> list[jax.Device]:
+    """The device of each thread: one a device, and one a core where the only device is the CPU."""
+    devices = jax.local_devices()
+    if len(devices) == 1 and devices[0].platform == "cpu":
+        return devices * min(len(os.sched_getaffinity(0)), 8)
+    return devices
+
+
+def _solve_piece(task: Task, config: Config, inputs: tuple, device: jax.Device, advance) -> _Result:
+    traced_settings = config.replace(lambda_path=0.0, lambda_policy=0.0)  # each original has its own
+    task, settings, inputs = jax.device_put((task, traced_settings, inputs), device)
+    rounds = max(r for r in range(1, ROUNDS + 1) if config.iterations % r == 0)
+    count = config.iterations // rounds
+    state, curves = _start(task, settings, inputs), []
+    for r in range(rounds):
+        state, curve = _train(task, settings, inputs, state, start=r * count, count=count)
+        curves.append(jax.block_until_ready(curve))
+        advance(len(curve) / rounds)
+    return jax.device_get(_finish(task, settings, inputs, state, curve=jnp.concatenate(curves, axis=1)))
+
+
+def _each(function):
+    """The function of one original, jitted and mapped over a piece of them."""
+
+    @partial(jax.jit, static_argnames="count")
+    def mapped(task, settings, inputs, state=None, *, start=0, curve=None, count=0):
+        def one(symbols, length, actions, key, lambda_path, lambda_policy, state, curve):
+            config = settings.replace(lambda_path=lambda_path, lambda_policy=lambda_policy)
+            keys = jax.random.split(key, 4)
+            original = trace(task, symbols, length, keys[0], actions)
+            return function(task, original, config, keys[1:], state, start, count, curve)
+
+        return jax.vmap(one)(*inputs, state, curve)
+
+    return mapped
+
+
+@_each
+def _start(task, original, config, keys, state, start, count, curve):
+    del state, start, count, curve
+    return learner.init(task, original, config, keys[0])
+
+
+@_each
+def _train(task, original, config, keys, state, start, count, curve):
+    del curve
+    state, progress = learner.train(task, original, config, state, keys[1], start, count)
+    return state, progress.reward
+
+
+@_each
+def _finish(task, original, config, keys, state, start, count, curve):
+    """The best path so far, or a better one among paths sampled from the trained Q, its greedy path included."""
+    del start, count
+    greedy, lanes = learner.harvest(task, original, config, state, keys[2])
+    best = learner.better(state.best, learner.best_of(lanes))
+    return _Result(best=best, greedy=greedy, original_goal=original.reward_goal, curve=curve)
+
+
+def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _Result) -> Recourse:
+    best, greedy = result.best, result.greedy
+    width = int(best.num_actions.max()) + 1
+    actions = np.maximum(best.num_actions, 1)
+    return Recourse(
+        originals=originals,
+        paths=Paths(best.symbols[:, :width], best.num_actions + 1, best.actions[:, : width - 1]),
+        reward=best.reward,
+        scores=Scores(
+            goal=best.reward_goal,
+            path=1.0 / (best.distance + 1.0),
+            link=best.reward_policy,
+            policy=best.log_prob / actions,
+            distance=best.distance,
+        ),
+        status=metrics.status(
+            distance=best.distance,
+            reached=best.reached,
+            terminated=best.terminated,
+            met=None if task.goal is None else best.met,
+        ),
+        original_goal=result.original_goal,
+        greedy_reward=np.where(greedy.met, greedy.reward, -np.inf),
+        curve=result.curve,
+        lambda_path=lambdas[0],
+        lambda_policy=lambdas[1],
+    )

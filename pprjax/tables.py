@@ -1,0 +1,179 @@
+"""Tables: a finite deterministic world written out, one row for each state that can be reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Int
+
+from pprjax.reward import link
+from pprjax.task import State, Task
+
+UNAVAILABLE = -1
+"""In `Tables.following`: this action is not available here."""
+
+FRONTIER = 256  # states expanded at once; fixed, so that tabulating compiles once a world
+DRAWS = 4  # steps of each transition, with keys of their own: in a deterministic world they agree
+
+
+@struct.dataclass
+class Tables:
+    """The N rows that can be reached from the start, which is row 0. Arrays on the host.
+
+    A row is a state, told apart by whether the path has ended in it: nothing follows a row that has `ended`.
+    """
+
+    following: np.ndarray  # int32[N, A], the row each action leads to, or UNAVAILABLE
+    reward: np.ndarray  # float32[N, A]
+    link: np.ndarray  # float32[N, A], h(P_A)
+    log_prob: np.ndarray  # float32[N, A], log P_A
+    ended: np.ndarray  # bool[N], the world ends a path here
+    symbol: np.ndarray  # int32[N]
+    state_id: np.ndarray  # int32[N]
+    states: Any  # the world's states, stacked: leaves of [N, ...]
+
+    @property
+    def num_rows(self) -> int:
+        return self.following.shape[0]
+
+    @property
+    def num_actions(self) -> int:
+        return self.following.shape[1]
+
+
+def tabulate(task: Task) -> Tables:
+    """Write a finite deterministic world out, by breadth-first search from its start.
+
+    Raises:
+        ValueError: the world is not finite (it has no `state_id`), it is seen not to be deterministic, a state's id is
+            out of range, or P_A remembers the path (its carry is not empty). Chance is found by drawing every
+            transition four times: a slip too rare to show in all of them goes unseen.
+    """
+    if task.num_states is None:
+        raise ValueError("task.env: expected a finite world, one with `state_id` and `num_states`")
+    if jax.tree.leaves(task.policy.init()):
+        raise ValueError(
+            "task.policy: expected P_A to depend on the state alone, got one that carries a memory of the path"
+        )
+    root = jax.device_get(_roots(task))
+    if np.any(root.state_id != root.state_id[0]):
+        raise ValueError("task.env: expected a deterministic world, got one that starts in different states")
+
+    row_of = np.full((task.num_states, 2), UNAVAILABLE, np.int32)  # of (id, ended)
+    seen: list[_Found] = [jax.tree.map(lambda x: x[:1], root)]
+    blocks: list[_Expansion] = []
+    _check_id(root.state_id, task.num_states)
+    row_of[root.state_id[0], 0] = 0
+    count, pending = 1, list(seen)
+    while pending:
+        frontier = jax.tree.map(lambda *parts: np.concatenate(parts), *pending)
+        pending = []
+        for low in range(0, len(frontier.state_id), FRONTIER):
+            part = jax.tree.map(lambda x, low=low: x[low : low + FRONTIER], frontier)
+            block, found = _expand(task, part)
+            open_edges = np.argwhere(block.available & ~part.ended[:, None])
+            targets = jax.tree.map(lambda x, at=open_edges: x[at[:, 0], at[:, 1]], found)
+            _check_id(targets.state_id, task.num_states)
+            keys = targets.state_id.astype(np.int64) * 2 + targets.ended
+            fresh, first = np.unique(keys, return_index=True)
+            first = np.sort(first[row_of.reshape(-1)[fresh] == UNAVAILABLE])
+            if first.size:
+                added = jax.tree.map(lambda x, at=first: x[at], targets)
+                row_of.reshape(-1)[keys[first]] = count + np.arange(len(first))
+                count += len(first)
+                seen.append(added)
+                pending.append(added)
+            following = np.full(block.available.shape, UNAVAILABLE, np.int32)
+            following[open_edges[:, 0], open_edges[:, 1]] = row_of.reshape(-1)[keys]
+            blocks.append(block.replace(following=following))
+
+    rows = jax.tree.map(lambda *parts: np.concatenate(parts), *seen)
+    edges = jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
+    return Tables(
+        following=edges.following,
+        reward=edges.reward,
+        link=edges.link,
+        log_prob=edges.log_prob,
+        ended=rows.ended,
+        symbol=edges.symbol,
+        state_id=rows.state_id,
+        states=rows.state,
+    )
+
+
+@struct.dataclass
+class _Found:
+    """States that were reached; leaves of [..., ...]."""
+
+    state: Any
+    state_id: Any  # int32[...]
+    ended: Any  # bool[...]
+
+
+@struct.dataclass
+class _Expansion:
+    """What leaves a state; A actions."""
+
+    available: Any  # bool[A]
+    reward: Any  # float32[A]
+    link: Any  # float32[A]
+    log_prob: Any  # float32[A]
+    symbol: Any  # int32[]
+    agrees: Any  # bool[A], all draws of a transition came out the same
+    following: Any = None  # int32[A], rows; filled in on the host
+
+
+def _expand(task: Task, part: _Found) -> tuple[_Expansion, _Found]:
+    """Every action from every state of `part`, at most FRONTIER of them, on the host."""
+    size = len(part.state_id)
+    padded = jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[:1], FRONTIER - size, 0)]), part.state)
+    block, found = jax.tree.map(lambda x: x[:size], jax.device_get(_expansions(task, padded, part.state_id[0])))
+    chance = np.argwhere(block.available & ~part.ended[:, None] & ~block.agrees)
+    if chance.size:
+        row, action = chance[0]
+        raise ValueError(
+            "task.env: expected a deterministic world, got one where "
+            f"action {action} in state {part.state_id[row]} comes out differently from time to time"
+        )
+    return block, found
+
+
+@jax.jit
+def _roots(task: Task) -> _Found:
+    states = jax.vmap(task.reset)(jax.random.split(jax.random.key(0), DRAWS))
+    return _Found(state=states, state_id=jax.vmap(task.state_id)(states), ended=jnp.zeros(DRAWS, bool))
+
+
+@jax.jit
+def _expansions(task: Task, states: State, seed: Int[Array, ""]) -> tuple[_Expansion, _Found]:
+    def one(state, key):
+        _, log_prob = task.log_probs(task.policy.init(), state)
+
+        def act(action, key):
+            return jax.vmap(lambda k: task.step(k, state, action))(jax.random.split(key, DRAWS))
+
+        keys = jax.random.split(key, task.num_actions)
+        nexts, rewards, ended = jax.vmap(act)(jnp.arange(task.num_actions), keys)
+        ids = jax.vmap(jax.vmap(task.state_id))(nexts)
+        agrees = jnp.stack([jnp.all(x == x[:, :1], axis=1) for x in (ids, rewards, ended)]).all(0)
+        block = _Expansion(
+            available=task.available(state),
+            reward=rewards[:, 0].astype(jnp.float32),
+            link=link(jnp.exp(log_prob), task.num_actions).astype(jnp.float32),
+            log_prob=log_prob.astype(jnp.float32),
+            symbol=task.symbol(state),
+            agrees=agrees,
+        )
+        return block, _Found(state=jax.tree.map(lambda x: x[:, 0], nexts), state_id=ids[:, 0], ended=ended[:, 0])
+
+    return jax.vmap(one)(states, jax.random.split(jax.random.key(seed), FRONTIER))
+
+
+def _check_id(ids: np.ndarray, num_states: int) -> None:
+    bad = ids[(ids < 0) | (ids >= num_states)]
+    if bad.size:
+        raise ValueError(f"task.env: expected state ids in [0, {num_states}), got {bad[0]}")
