@@ -35,3 +35,11 @@ def status(
     fine = reached if met is None else met
     unchanged = (distance == 0) & (True if met is None else met)
     return np.select([unchanged, fine, terminated], ["unchanged", "reached_goal", "ended"], "cut")
+
+
+def relative_gap(reward: np.ndarray, optimum: np.ndarray) -> np.ndarray:
+    """(R* - R) / |R*|, how far paths fall short of the certified optimum; 0 where no path meets the goal, R* = -inf."""
+    reward, optimum = np.asarray(reward, float), np.asarray(optimum, float)
+    possible = np.isfinite(optimum)
+    short = np.where(possible, optimum - reward, 0.0)
+    return short / np.maximum(np.abs(np.where(possible, optimum, 1.0)), 1e-12)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -108,6 +109,14 @@ def exact(task: Task, originals: Paths, config: Config) -> Optimum:
     return jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
 
 
+class WholeCosts(NamedTuple):
+    """`EditCosts` that count."""
+
+    insert: int
+    delete: int
+    substitute: int
+
+
 @struct.dataclass
 class _Graph:
     """The world unrolled over T = horizon steps, W the widest layer: layer t holds what t actions reach.
@@ -159,7 +168,7 @@ def _solve(
     task: Task,
     tables: Tables,
     graph: _Graph,
-    costs: EditCosts,
+    costs: WholeCosts,
     symbols: Int[np.ndarray, "B N"],
     lengths: Int[np.ndarray, " B"],
     own: Float[np.ndarray, " B"],
@@ -172,7 +181,8 @@ def _solve(
     ending = _ending_values(task, tables, graph, pairs[1])
     togo = _togo(tables, graph, pairs[0], ending)
     so_far = _so_far(tables, graph, pairs[0])
-    spelled = _togo(tables, graph, lambda_policy, ending[problem], symbols, lengths)
+    spells, last = _spelling(tables, graph, symbols, lengths)
+    spelled = _togo(tables, graph, lambda_policy, np.where(last, ending[problem], -np.inf), spells)
 
     def grade(actions):
         return _grade(tables, costs, symbols, lengths, lambda_path, lambda_policy, actions)
@@ -191,13 +201,15 @@ def _solve(
         through = so_far[problem[b]] + togo[problem[b], :, :-1]
         pruned = _prune(tables, graph, ending[problem[b]], through >= floor[b], lambda_policy[b])
         budgets = _num_budgets(int(budget[b]))
-        needs = _check_bytes(pruned, lengths[b], symbols.shape[1], budgets)
+        needs = _check_bytes(pruned, int(lengths[b]), symbols.shape[1], budgets)
         if num_bytes + needs > MAX_BYTES:  # they are dispatched without waiting, and run side by side
             jax.block_until_ready(found)
             num_bytes = 0
         num_bytes += needs
         found.append(
-            _edit(pruned, *_align(symbols[b], lengths[b]), np.float32(lambda_path[b]), budgets=budgets, costs=costs)
+            _edit(
+                pruned, *_align(symbols[b], int(lengths[b])), np.float32(lambda_path[b]), budgets=budgets, costs=costs
+            )
         )
     if tried.size:
         value, actions = map(np.stack, zip(*jax.device_get(found), strict=True))
@@ -213,7 +225,7 @@ def _open_budgets(
     bound: Float[np.ndarray, " B"],
     distance: Int[np.ndarray, " B"],
     lambda_path: Float[np.ndarray, " B"],
-    costs: EditCosts,
+    costs: WholeCosts,
 ) -> Int[np.ndarray, " B"]:
     """The largest e with F(∞) + λ_path / (e + 1) above the reward at hand, of those below d∞; 0: none is open."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -232,13 +244,14 @@ def _ending_values(
     if task.goal is None:
         return values
     ends, index = np.unique(np.stack([graph.row[graph.stops], graph.earned[graph.stops]]), axis=1, return_inverse=True)
-    met = _judge(task, tables, ends[0].astype(np.int32), ends[1], own)[:, index.ravel()]
+    met = _judge(task, task.goal, tables, ends[0].astype(np.int32), ends[1], own)[:, index.ravel()]
     values[:, graph.stops] = np.where(met, 0.0, -np.inf)
     return values
 
 
 def _judge(
     task: Task,
+    goal: Any,
     tables: Tables,
     row: Int[np.ndarray, " L"],
     earned: Float[np.ndarray, " L"],
@@ -248,15 +261,15 @@ def _judge(
     at = np.resize(np.arange(len(row)), _size_of(len(row)))
     whose = np.resize(np.arange(len(own)), _size_of(len(own)))
     states = jax.tree.map(lambda x: x[row[at]], tables.states)
-    met = _judgements(task, states, tables.ended[row[at]], earned[at], own[whose])
+    met = _judgements(task, goal, states, tables.ended[row[at]], earned[at], own[whose])
     return np.asarray(met)[: len(own), : len(row)]
 
 
 @jax.jit
-def _judgements(task: Task, states, ended, earned, own) -> Bool[Array, "K L"]:
+def _judgements(task: Task, goal: Any, states, ended, earned, own) -> Bool[Array, "K L"]:
     def one(original_reward_goal):
-        goal = task.goal.of(original_reward_goal)
-        return jax.vmap(lambda *end: goal(task.outcome(*end)))(states, ended, earned)
+        own_goal = goal.of(original_reward_goal)
+        return jax.vmap(lambda *end: own_goal(task.outcome(*end)))(states, ended, earned)
 
     return jax.vmap(one)(own)
 
@@ -273,7 +286,8 @@ def _own_reward(
         if t < actions.shape[1]:
             taken = actions[:, t, None, None]
             q = np.where((taken == PAD) | (taken == choices), q, -np.inf)
-        here = np.where((t == lengths - 1)[:, None], 0.0, np.where((t < lengths - 1)[:, None], q.max(-1), -np.inf))
+        last = lengths[:, None] - 1
+        here = np.where(t == last, 0.0, np.where(t < last, q.max(-1), -np.inf))
         value[:, :-1] = np.where(tables.symbol == symbols[:, t, None], here, -np.inf)
     return value[:, 0]
 
@@ -283,24 +297,28 @@ def _togo(
     graph: _Graph,
     lambda_policy: Float[np.ndarray, " K"],
     ending: Float[np.ndarray, "K layers W"],
-    symbols: Int[np.ndarray, "K N"] | None = None,
-    lengths: Int[np.ndarray, " K"] | None = None,
+    within: Bool[np.ndarray, "K layers W"] | None = None,
 ) -> Float[np.ndarray, "K layers targets"]:
-    """The best R_goal + λ_policy·R_policy to come from each node, of all paths or of those that spell `symbols`."""
+    """The best R_goal + λ_policy·R_policy to come from each node; `within`: of the paths inside these."""
     value = np.full((*ending.shape[:-1], ending.shape[-1] + 1), -np.inf)  # the last: where no edge leads
     for t in reversed(range(ending.shape[1])):
-        if symbols is not None and t >= symbols.shape[1]:
-            continue
         here = ending[:, t]
         if t + 1 < ending.shape[1]:
-            onward = (_edges(tables, graph, lambda_policy, t) + value[:, t + 1][:, graph.following[t]]).max(-1)
-            last = False if lengths is None else (t == lengths - 1)[:, None]
-            here = np.where(graph.stops[t] | last, here, onward)
-        if symbols is not None:
-            spells = (tables.symbol[graph.row[t]] == symbols[:, t, None]) & (t < lengths)[:, None]
-            here = np.where(spells & ~(graph.stops[t] & (t < lengths - 1)[:, None]), here, -np.inf)
-        value[:, t, :-1] = here
+            onward = _edges(tables, graph, lambda_policy, t) + value[:, t + 1][:, graph.following[t]]
+            here = np.where(graph.stops[t], here, onward.max(-1))
+        value[:, t, :-1] = here if within is None else np.where(within[:, t], here, -np.inf)
     return value
+
+
+def _spelling(
+    tables: Tables, graph: _Graph, symbols: Int[np.ndarray, "B N"], lengths: Int[np.ndarray, " B"]
+) -> tuple[Bool[np.ndarray, "B layers W"], Bool[np.ndarray, "B layers W"]]:
+    """The nodes of each layer that look like that symbol of the original, and those of them that look like its last."""
+    layers = len(graph.row)
+    wanted = np.full((len(symbols), layers), PAD)
+    wanted[:, : symbols.shape[1]] = symbols[:, :layers]
+    spells = tables.symbol[graph.row] == wanted[:, :, None]
+    return spells, spells & (np.arange(layers)[:, None] == (lengths - 1)[:, None, None])
 
 
 def _so_far(tables: Tables, graph: _Graph, lambda_policy: Float[np.ndarray, " K"]) -> Float[np.ndarray, "K layers W"]:
@@ -344,12 +362,12 @@ def _follow(
 
 @struct.dataclass
 class _Pruned:
-    """What is left of the unrolled world for one original, W' nodes a layer."""
+    """What is left of the unrolled world for one original, W' nodes a layer; on the host, or traced."""
 
-    symbol: np.ndarray  # int32[T + 1, W']
-    following: np.ndarray  # int32[T + 1, W', A], W' where there is none
-    edges: np.ndarray  # float32[T + 1, W', A], r + λ_policy·h
-    ending: np.ndarray  # float32[T + 1, W'], 0 where a path may end, else -inf
+    symbol: np.ndarray | jax.Array  # int32[T + 1, W']
+    following: np.ndarray | jax.Array  # int32[T + 1, W', A], W' where there is none
+    edges: np.ndarray | jax.Array  # float32[T + 1, W', A], r + λ_policy·h
+    ending: np.ndarray | jax.Array  # float32[T + 1, W'], 0 where a path may end, else -inf
 
 
 def _prune(
@@ -404,7 +422,7 @@ def _edit(
     lambda_path: Float[Array, ""],
     *,
     budgets: int,
-    costs: EditCosts,
+    costs: WholeCosts,
 ) -> tuple[Float[Array, ""], Int[Array, " T"]]:
     """max_{e < budgets} F(e) + λ_path / (e + 1) over the pruned world, and the actions that attain it."""
     value = _edit_values(pruned, original, budgets, costs)
@@ -414,7 +432,7 @@ def _edit(
 
 
 def _edit_values(
-    pruned: _Pruned, original: Int[Array, " N"], budgets: int, costs: EditCosts
+    pruned: _Pruned, original: Int[Array, " N"], budgets: int, costs: WholeCosts
 ) -> Float[Array, "layers W positions E"]:
     """G_t[w, i, e]: the best to come from node w of layer t with i symbols of τ₀ read and at most e edits left.
 
@@ -458,7 +476,7 @@ def _edit_actions(
     value: Float[Array, "layers W positions E"],
     first: Int[Array, ""],
     budget: Int[Array, ""],
-    costs: EditCosts,
+    costs: WholeCosts,
 ) -> Int[Array, " T"]:
     """The actions that attain value[0, 0, first, budget]: one of the options of `_edit_values` after the other."""
     horizon = pruned.symbol.shape[0] - 1
@@ -518,7 +536,7 @@ class _Graded:
 
 def _grade(
     tables: Tables,
-    costs: EditCosts,
+    costs: WholeCosts,
     symbols: Int[np.ndarray, "B N"],
     lengths: Int[np.ndarray, " B"],
     lambda_path: Float[np.ndarray, " B"],
@@ -540,8 +558,8 @@ def _grade(
         passed[:, t + 1] = np.where(moves, tables.symbol[row], PAD)
     num_actions = (actions != PAD).sum(1).astype(np.int32)
     whose = np.resize(np.arange(size), _size_of(size))
-    unit_costs = EditCosts(*map(float, costs))
-    distance = _distances(symbols[whose], lengths[whose], passed[whose], num_actions[whose], costs=unit_costs)
+    as_floats = EditCosts(*map(float, costs))  # of which the unit costs have the fast form
+    distance = _distances(symbols[whose], lengths[whose], passed[whose], num_actions[whose], costs=as_floats)
     distance = np.rint(np.asarray(distance)[:size]).astype(np.int32)
     return _Graded(
         actions=actions,
@@ -596,9 +614,9 @@ def _nothing(like: _Graded) -> _Graded:
 def _as_optimum(task: Task, tables: Tables, best: _Graded) -> Optimum:
     feasible = best.reward > -np.inf
     if task.goal is None:
-        own_goal = task.replace(goal=goals.reached)
         everywhere = np.arange(tables.num_rows, dtype=np.int32)
-        reached = _judge(own_goal, tables, everywhere, np.zeros(tables.num_rows), np.zeros(1))[0, best.row]
+        nothing = np.zeros(tables.num_rows)
+        reached = _judge(task, goals.reached, tables, everywhere, nothing, nothing[:1])[0, best.row]
     else:
         reached = feasible
     ended = tables.ended[best.row] | (best.num_actions < task.horizon)
@@ -624,12 +642,12 @@ def _size_of(count: int) -> int:
     return next(size for size in _SIZES if size >= count)
 
 
-def _whole_costs(config: Config) -> EditCosts:
+def _whole_costs(config: Config) -> WholeCosts:
     costs = config.costs.check()
     for name, cost in zip(("w_ins", "w_del", "w_sub"), costs, strict=True):
         if cost != math.floor(cost):
             raise ValueError(f"{name}: a certificate counts edits in whole numbers, got {cost}")
-    return EditCosts(*map(int, costs))
+    return WholeCosts(*map(int, costs))
 
 
 def _weights(name: str, value, size: int) -> Float[np.ndarray, " B"]:

@@ -24,8 +24,8 @@ from pprjax.progress import progress_bar
 from pprjax.rollout import Trajectory, trace
 from pprjax.task import Task
 
-CHUNKS = (1, 8)
-"""Originals that one program trains side by side. Few sizes, so that few programs compile; a last chunk is filled up."""
+CHUNK = 8
+"""Originals that one program trains side by side at most: few enough to stay in a core's cache."""
 
 LENGTHS = 8
 """Originals are padded to a multiple of this many symbols, so that batches share a compilation."""
@@ -131,8 +131,9 @@ def recourse(
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.asarray(ids, jnp.uint32))
     inputs = (padded.symbols, padded.lengths, padded.actions, keys, *lambdas)
 
-    chunk = next((c for c in CHUNKS if size <= c), CHUNKS[-1])
-    pieces = (np.arange(-(-size // chunk) * chunk) % size).reshape(-1, chunk)  # the first ones fill up the last piece
+    num_pieces = -(-size // CHUNK)
+    chunk = -(-size // num_pieces)
+    pieces = (np.arange(num_pieces * chunk) % size).reshape(-1, chunk)  # the first ones fill up the last piece
     workers = _workers()
     with progress_bar("recourse", size, enabled=progress) as advance, ThreadPoolExecutor(len(workers)) as pool:
 

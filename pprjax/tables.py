@@ -66,6 +66,7 @@ def tabulate(task: Task) -> Tables:
     row_of = np.full((task.num_states, 2), UNAVAILABLE, np.int32)  # of (id, ended)
     seen: list[_Found] = [jax.tree.map(lambda x: x[:1], root)]
     blocks: list[_Expansion] = []
+    followings: list[np.ndarray] = []
     _check_id(root.state_id, task.num_states)
     row_of[root.state_id[0], 0] = 0
     count, pending = 1, list(seen)
@@ -89,12 +90,13 @@ def tabulate(task: Task) -> Tables:
                 pending.append(added)
             following = np.full(block.available.shape, UNAVAILABLE, np.int32)
             following[open_edges[:, 0], open_edges[:, 1]] = row_of.reshape(-1)[keys]
-            blocks.append(block.replace(following=following))
+            blocks.append(block)
+            followings.append(following)
 
     rows = jax.tree.map(lambda *parts: np.concatenate(parts), *seen)
     edges = jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
     return Tables(
-        following=edges.following,
+        following=np.concatenate(followings),
         reward=edges.reward,
         link=edges.link,
         log_prob=edges.log_prob,
@@ -124,7 +126,6 @@ class _Expansion:
     log_prob: Any  # float32[A]
     symbol: Any  # int32[]
     agrees: Any  # bool[A], all draws of a transition came out the same
-    following: Any = None  # int32[A], rows; filled in on the host
 
 
 def _expand(task: Task, part: _Found) -> tuple[_Expansion, _Found]:

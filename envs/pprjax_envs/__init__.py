@@ -1,7 +1,25 @@
-"""The worlds of pprjax."""
+"""The worlds of pprjax: each a gymnax Environment, an agent or two, and an experiment."""
 
-from pprjax_envs import gridworld
-from pprjax_envs.gridworld import GridWorld
-from pprjax_envs.tabular import TabularMDP
+from __future__ import annotations
 
-__all__ = ["GridWorld", "TabularMDP", "gridworld"]
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pprjax_envs.gridworld import GridWorld as GridWorld
+    from pprjax_envs.tabular import TabularMDP as TabularMDP
+
+_HOMES = {"GridWorld": "gridworld", "TabularMDP": "tabular"}
+
+__all__ = [*_HOMES]
+
+
+def __getattr__(name: str):
+    """Import a world when it is first used: gymnax alone takes seconds."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pprjax_envs' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"pprjax_envs.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,73 @@
+"""The command line: `pprjax COMMAND`, with commands found through the entry-point group `pprjax.commands`.
+
+A command is a function whose parameters are its options (read by tyro) and the first line of whose module's docstring
+says what it does. Installed packages add commands by naming them in that group.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import sys
+from importlib.metadata import EntryPoint
+
+GROUP = "pprjax.commands"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command. Returns the exit status: 0, 2 for a mistake of the user's, 130 when interrupted."""
+    argv = sys.argv[1:] if argv is None else argv
+    commands = {entry.name: entry for entry in sorted(importlib.metadata.entry_points(group=GROUP))}
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_help(commands))
+        return 0
+    if argv[0] == "--version":
+        print(importlib.metadata.version("pprjax"))
+        return 0
+    name, *rest = argv
+    if name not in commands:
+        print(f"pprjax: no command {name!r}; there are: {', '.join(commands)}", file=sys.stderr)
+        return 2
+    return _run(commands[name], rest)
+
+
+def _run(command: EntryPoint, argv: list[str]) -> int:
+    import tyro
+
+    try:
+        tyro.cli(command.load(), args=argv, prog=f"pprjax {command.name}")
+    except (ValueError, OSError) as error:
+        print(f"pprjax {command.name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"pprjax {command.name}: interrupted; no half-written file was left behind", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _help(commands: dict[str, EntryPoint]) -> str:
+    width = max(map(len, commands), default=0)
+    lines = [f"  {name:{width}}  {_summary(entry)}" for name, entry in commands.items()]
+    return "\n".join(
+        [
+            "usage: pprjax COMMAND [OPTIONS]",
+            "",
+            "Edit paths that ended badly so that they reach the goal, stay close, and are what the agent would do.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`pprjax COMMAND --help` explains a command's options; `pprjax --version` prints the version.",
+        ]
+    )
+
+
+def _summary(entry: EntryPoint) -> str:
+    """The first line of the docstring of a command's module, read and not imported: imports take seconds."""
+    spec = importlib.util.find_spec(entry.module)
+    if spec is None or spec.origin is None:
+        return ""
+    with open(spec.origin, encoding="utf-8") as source:
+        docstring = ast.get_docstring(ast.parse(source.read())) or ""
+    return docstring.partition("\n")[0]
