@@ -1,0 +1,85 @@
+"""How many certificates a second does `exact` give on the grid world? `python bench/exact.py`"""
+
+import datetime
+import json
+import os
+import platform
+import statistics
+import time
+
+import jax
+from pprjax_envs import gridworld
+from rich.console import Console
+from rich.table import Table
+
+from pprjax.config import Config
+from pprjax.optimum import exact
+
+NUM_ORIGINALS = 256
+REPEATS = 10
+TARGET = 150.0  # certificates/s, at λ_path = λ_policy = 0.1 without a goal
+CASES = [  # goal, λ_path, λ_policy
+    (None, 0.1, 0.1),
+    (None, 10.0, 0.1),
+    (None, 100.0, 0.1),
+    (None, 10.0, 1.0),
+    (None, 1.0, 10.0),
+    (gridworld.reached, 0.1, 0.1),
+    (gridworld.reached, 100.0, 0.1),
+]
+
+
+def main() -> None:
+    originals = gridworld.bad_paths(gridworld.GridWorld(), NUM_ORIGINALS)
+    tasks = {goal: gridworld.task("experienced", goal=goal) for goal in (None, gridworld.reached)}
+    first, times = [], [[] for _ in CASES]
+    for goal, lambda_path, lambda_policy in CASES:
+        config = Config(lambda_path=lambda_path, lambda_policy=lambda_policy)
+        first.append(timed(tasks[goal], originals, config))
+    for _ in range(REPEATS):  # in turns, so that a busy moment does not fall on one case
+        for taken, (goal, lambda_path, lambda_policy) in zip(times, CASES, strict=True):
+            taken.append(timed(tasks[goal], originals, Config(lambda_path=lambda_path, lambda_policy=lambda_policy)))
+
+    rows = [
+        {
+            "goal": "none" if goal is None else "reached",
+            "lambda_path": lambda_path,
+            "lambda_policy": lambda_policy,
+            "certificates_per_s": NUM_ORIGINALS / statistics.median(taken),
+            "best_certificates_per_s": NUM_ORIGINALS / min(taken),
+            "first_call_s": once,
+        }
+        for (goal, lambda_path, lambda_policy), taken, once in zip(CASES, times, first, strict=True)
+    ]
+    table = Table(*rows[0], title=f"{NUM_ORIGINALS} originals, horizon 40, median of {REPEATS}")
+    for row in rows:
+        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else value for value in row.values()))
+    Console(stderr=True).print(table)
+    print(
+        json.dumps(
+            {
+                "bench": "exact",
+                "num_originals": NUM_ORIGINALS,
+                "cases": rows,
+                "ratio_to_target": rows[0]["certificates_per_s"] / TARGET,
+                "machine": {
+                    "cpus": os.cpu_count(),
+                    "processor": platform.processor(),
+                    "device": jax.devices()[0].device_kind,
+                    "jax": jax.__version__,
+                },
+                "date": datetime.date.today().isoformat(),
+            }
+        )
+    )
+
+
+def timed(task, originals, config) -> float:
+    """Seconds of one call, tables included; its results are NumPy arrays, so nothing is left to wait for."""
+    begin = time.perf_counter()
+    exact(task, originals, config)
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    main()
