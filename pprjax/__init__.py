@@ -1,7 +1,7 @@
 """Personalized Path Recourse in JAX.
 
-An agent took a path that ended badly. pprjax edits it into one that reaches the goal, stays close to the original, and is
-what this very agent would do (Hong and Wang, arXiv 2312.08724), and proves how far that is from the best edit there is.
+An agent took a path that ended badly. pprjax edits it into one that reaches the goal, stays close to the original, and
+is what this very agent would do (Hong and Wang, arXiv 2312.08724), and proves how far that is from the best edit.
 """
 
 from __future__ import annotations

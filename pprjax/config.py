@@ -94,7 +94,9 @@ def check_config(config: Config, num_originals: int) -> None:
     for name in ("lambda_path", "lambda_policy"):
         value = np.asarray(getattr(config, name), float)
         if value.shape not in ((), (num_originals,)):
-            raise ValueError(f"{name}: expected one number or {num_originals}, one an original, got shape {value.shape}")
+            raise ValueError(
+                f"{name}: expected one number or {num_originals}, one an original, got shape {value.shape}"
+            )
         bad = value[~((value >= 0) & np.isfinite(value))]
         if bad.size:
             raise ValueError(f"{name}: expected a finite number of at least 0, got {bad.flat[0]}")

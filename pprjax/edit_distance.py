@@ -12,14 +12,13 @@ one *column* for each t. With unit costs a column is two bit vectors of vertical
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Float, Int, Num
+from jaxtyping import Array, Int, Num
 
 WORD_BITS = 32
 

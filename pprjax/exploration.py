@@ -57,7 +57,7 @@ def behaviours(
     key: jax.Array,
     original: Original,
     best: Int[Array, " T"],
-    eps: Float[Array, ""],
+    eps: Float[Array, ""] | float,
 ) -> Behaviour:
     """How the b lanes of an iteration act: Behaviour with a leading axis of b.
 

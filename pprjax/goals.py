@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ class Outcome:
     reward_goal: jax.Array  # float[], R_goal of the path
 
 
+@runtime_checkable
 class Goal(Protocol):
     """A condition on how a path ended; a pytree, so that thresholds are traced."""
 
@@ -66,7 +67,7 @@ class AtLeast:
 class Improved:
     """The world's own goal, with a higher R_goal than the original path's."""
 
-    above: jax.Array = -jnp.inf  # float[], R_goal of the original
+    above: jax.Array | float = -float("inf")  # float[], R_goal of the original
     uses_reward: ClassVar[bool] = True
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
@@ -101,3 +102,26 @@ improved = Improved()
 def at_least(x: float) -> AtLeast:
     """The goal R_goal ≥ x."""
     return AtLeast(jnp.asarray(x, jnp.result_type(float)))
+
+
+@struct.dataclass
+class ClassIs:
+    """The final state's `class_probs[c]` is above one half."""
+
+    c: jax.Array  # int32[]
+    uses_reward: ClassVar[bool] = False
+
+    def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
+        return outcome.state.class_probs[self.c] > 0.5
+
+    def of(self, original_reward_goal) -> ClassIs:
+        del original_reward_goal
+        return self
+
+
+def class_is(c: int) -> ClassIs:
+    """The goal that a classifier gives class c more than half of the probability of the path.
+
+    For worlds whose state carries what their classifier thinks of the path so far: `class_probs`, float[C].
+    """
+    return ClassIs(jnp.asarray(c, jnp.int32))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -32,7 +35,7 @@ class LearnerState:
     optimizer: Any
     counts: jax.Array  # int32[rows, A], visits
     best_replay: Replay  # of the k best paths of each iteration
-    other_replay: Replay | None  # of k random lanes of each, with mixed_replay
+    other_replay: Any  # Replay of k random lanes of each; None without mixed_replay
     best: Trajectory  # the best path so far
     best_missed: jax.Array  # float[], the largest R of a path that missed the goal
     scale: jax.Array  # float[], of the rewards; 0 before the first iteration
@@ -93,11 +96,17 @@ def _no_path(task: Task, original: Original, config: Config, key: jax.Array) -> 
     )
     shapes = jax.eval_shape(lambda: rollout(task, original, lane, config, key))
     blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return blank.replace(actions=jnp.full_like(blank.actions, PAD), reward=jnp.full_like(blank.reward, -jnp.inf))
+    return replace(blank, actions=jnp.full_like(blank.actions, PAD), reward=jnp.full_like(blank.reward, -jnp.inf))
 
 
 def sample_paths(
-    task: Task, original: Original, config: Config, state: LearnerState, behaviour: Behaviour, key: jax.Array, bonus: Float[Array, "S A"]
+    task: Task,
+    original: Original,
+    config: Config,
+    state: LearnerState,
+    behaviour: Behaviour,
+    key: jax.Array,
+    bonus: Float[Array, "S A"],
 ) -> Trajectory:
     """Paths that follow Q + bonus where `behaviour` leaves it to them; a leading axis as in `behaviour`."""
     net = network(task, config, original)
@@ -152,17 +161,20 @@ def iterate(
     best = better(state.best, first)
     missed = jnp.max(jnp.where(lanes.met, -jnp.inf, lanes.reward))
 
-    state = state.replace(
+    state = replace(
+        state,
         counts=exploration.count(state.counts, lanes),
         best_replay=replay.store(state.best_replay, kept, iteration),
         best=best,
         best_missed=jnp.maximum(state.best_missed, missed),
-        scale=jnp.where(state.scale > 0, state.scale, RETURN_SCALE / jnp.maximum(jnp.mean(jnp.abs(lanes.reward)), 1e-6)),
+        scale=jnp.where(
+            state.scale > 0, state.scale, RETURN_SCALE / jnp.maximum(jnp.mean(jnp.abs(lanes.reward)), 1e-6)
+        ),
     )
     if config.mixed_replay:
         every = config.num_paths // config.num_best
         random = jax.tree.map(lambda x: jnp.roll(x, -(iteration % every), axis=0)[::every][: config.num_best], lanes)
-        state = state.replace(other_replay=replay.store(state.other_replay, random, iteration))
+        state = replace(state, other_replay=replay.store(state.other_replay, random, iteration))
 
     def update(state, uniform):
         return _update(task, original, config, state, uniform)
@@ -171,7 +183,7 @@ def iterate(
     sync = (iteration + 1) % config.target_period == 0
     target_params = jax.tree.map(lambda new, old: jnp.where(sync, new, old), state.params, state.target_params)
     progress = Progress(reward=best.reward, iteration_reward=first.reward, loss=losses.mean())
-    return state.replace(target_params=target_params), progress
+    return replace(state, target_params=target_params), progress
 
 
 def miss_penalty(state: LearnerState) -> Float[Array, ""]:
@@ -200,10 +212,12 @@ def td_error(
     "return":    G_t = Σ_i γ^i r_{t+i};
     "published": G_t + γ·max Q′(s_t, ·), Algorithm 1 to the letter, which counts the future twice.
     """
-    q_tm1 = jax.vmap(lambda *x: net.apply(params, *x))(tuples.observation_tm1, tuples.position_tm1, tuples.time_tm1)
+    values: Callable[..., Array] = jax.vmap(cast(Any, net.apply), in_axes=(None, 0, 0, 0))
+    q_tm1 = values(params, tuples.observation_tm1, tuples.position_tm1, tuples.time_tm1)
+    chex.assert_equal_shape([q_tm1, tuples.available_t])
 
     def following(weights):
-        q = jax.vmap(lambda *x: net.apply(weights, *x))(tuples.observation_t, tuples.position_t, tuples.time_tm1 + 1)
+        q = values(weights, tuples.observation_t, tuples.position_t, tuples.time_tm1 + 1)
         return jnp.where(tuples.available_t, q, -jnp.inf)
 
     last = tuples.to_go == 0
@@ -215,8 +229,9 @@ def td_error(
     q_t = jnp.where(last[:, None], 0.0, following(target_params))
     if double:
         selector = jnp.where(last[:, None], 0.0, following(params))
-        return jax.vmap(rlax.double_q_learning)(q_tm1, tuples.action_tm1, scale * reward, discount, q_t, selector)
-    return jax.vmap(rlax.q_learning)(q_tm1, tuples.action_tm1, scale * reward, discount, q_t)
+        double_q = jax.vmap(rlax.double_q_learning)
+        return jnp.asarray(double_q(q_tm1, tuples.action_tm1, scale * reward, discount, q_t, selector))
+    return jnp.asarray(jax.vmap(rlax.q_learning)(q_tm1, tuples.action_tm1, scale * reward, discount, q_t))
 
 
 def _update(task, original, config: Config, state: LearnerState, uniform: Float[Array, " M"]):
@@ -249,10 +264,12 @@ def _update(task, original, config: Config, state: LearnerState, uniform: Float[
     params = jax.tree.map(lambda p, u: p - config.learning_rate * u, state.params, direction)
     if config.prioritized:
         cut = half if config.mixed_replay else uniform.shape[0]
-        state = state.replace(best_replay=replay.reprioritize(state.best_replay, tuples.place[:cut], error[:cut]))
+        state = replace(state, best_replay=replay.reprioritize(state.best_replay, tuples.place[:cut], error[:cut]))
         if config.mixed_replay:
-            state = state.replace(other_replay=replay.reprioritize(state.other_replay, tuples.place[cut:], error[cut:]))
-    return state.replace(params=params, optimizer=optimizer), value
+            state = replace(
+                state, other_replay=replay.reprioritize(state.other_replay, tuples.place[cut:], error[cut:])
+            )
+    return replace(state, params=params, optimizer=optimizer), value
 
 
 def train(

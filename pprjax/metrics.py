@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from flax import struct
+from numpy.typing import ArrayLike
 
 
 @struct.dataclass
@@ -19,10 +20,10 @@ class Scores:
 
 def status(
     *,
-    distance: np.ndarray,
-    reached: np.ndarray,
-    terminated: np.ndarray,
-    met: np.ndarray | None,
+    distance: ArrayLike,
+    reached: ArrayLike,
+    terminated: ArrayLike,
+    met: ArrayLike | None,
 ) -> np.ndarray:
     """How each of B paths ended, in a word: str[B].
 
@@ -32,12 +33,13 @@ def status(
     Args:
         met: bool[B], the task's goal is met; None: the task has none.
     """
-    fine = reached if met is None else met
-    unchanged = (distance == 0) & (True if met is None else met)
+    distance, terminated = np.asarray(distance), np.asarray(terminated)
+    unchanged = (distance == 0) & (True if met is None else np.asarray(met))
+    fine = np.asarray(reached if met is None else met)
     return np.select([unchanged, fine, terminated], ["unchanged", "reached_goal", "ended"], "cut")
 
 
-def relative_gap(reward: np.ndarray, optimum: np.ndarray) -> np.ndarray:
+def relative_gap(reward: ArrayLike, optimum: ArrayLike) -> np.ndarray:
     """(R* - R) / |R*|, how far paths fall short of the certified optimum; 0 where no path meets the goal, R* = -inf."""
     reward, optimum = np.asarray(reward, float), np.asarray(optimum, float)
     possible = np.isfinite(optimum)

@@ -25,9 +25,10 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
-from pprjax import edit_distance, goals
+from pprjax import edit_distance, goals, metrics
 from pprjax.config import Config
 from pprjax.edit_distance import EditCosts
+from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.tables import UNAVAILABLE, Tables, tabulate
 from pprjax.task import Task
@@ -43,24 +44,13 @@ _SIZES = sorted({2**k for k in range(3, 40)} | {3 * 2**k for k in range(4, 39)})
 
 
 @struct.dataclass
-class Scores:
-    """What the paths are worth, term by term. B paths."""
-
-    goal: np.ndarray  # float[B], R_goal
-    path: np.ndarray  # float[B], R_path = s_path = 1 / (d + 1)
-    link: np.ndarray  # float[B], R_policy = Σ h(P_A)
-    policy: np.ndarray  # float[B], s_policy = mean log P_A over the actions taken; 0 where none is
-    distance: np.ndarray  # int32[B], d
-
-
-@struct.dataclass
 class Optimum:
     """The optimum of Eq. 5 for each of B originals. Arrays on the host."""
 
     reward: np.ndarray  # float[B], R; -inf where no path meets the goal
     paths: Paths  # symbols and actions of a path that attains it; the start alone where none does
     scores: Scores  # NaN, and distance -1, where no path meets the goal
-    status: np.ndarray  # str[B]: "unchanged", "reached_goal", "ended", "cut" or "infeasible"
+    status: np.ndarray  # str[B]: see `pprjax.metrics.status`; or "infeasible"
 
 
 def exact(task: Task, originals: Paths, config: Config) -> Optimum:
@@ -77,7 +67,7 @@ def exact(task: Task, originals: Paths, config: Config) -> Optimum:
 
     Returns:
         status is "unchanged" at distance 0; else "reached_goal" where the path meets the goal (without one: the world's
-        own); else "ended" by the world; else "cut" by the horizon. "infeasible": no path meets the goal.
+        own); else "ended" by the world; else "cut" by the horizon or a dead end. "infeasible": no path meets the goal.
 
     Raises:
         ValueError: the world isn't finite or not deterministic, P_A has a memory, an original is empty or does not
@@ -619,10 +609,8 @@ def _as_optimum(task: Task, tables: Tables, best: _Graded) -> Optimum:
         reached = _judge(task, goals.reached, tables, everywhere, nothing, nothing[:1])[0, best.row]
     else:
         reached = feasible
-    ended = tables.ended[best.row] | (best.num_actions < task.horizon)
-    status = np.select(
-        [~feasible, best.distance == 0, reached, ended], ["infeasible", "unchanged", "reached_goal", "ended"], "cut"
-    )
+    ended = metrics.status(distance=best.distance, reached=reached, terminated=tables.ended[best.row], met=None)
+    status = np.where(feasible, ended, "infeasible")
     return Optimum(
         reward=best.reward,
         paths=Paths(symbols=best.symbols, lengths=best.num_actions + 1, actions=best.actions),

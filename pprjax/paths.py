@@ -50,9 +50,7 @@ class Paths:
             for i, row in enumerate(action_rows):
                 _check_row(f"actions[{i}]", row)
                 if len(row) != lengths[i] - 1:
-                    raise ValueError(
-                        f"actions[{i}]: expected {lengths[i] - 1}, one fewer than symbols, got {len(row)}"
-                    )
+                    raise ValueError(f"actions[{i}]: expected {lengths[i] - 1}, one fewer than symbols, got {len(row)}")
             padded_actions = _pad(action_rows, max(int(lengths.max()) - 1, 0))
         return cls(symbols=_pad(rows, int(lengths.max())), lengths=lengths, actions=padded_actions)
 

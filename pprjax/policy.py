@@ -35,8 +35,9 @@ class TablePolicy:
     def init(self) -> Carry:
         return ()
 
-    def step(self, carry: Carry, state_id: Int[Array, ""]) -> tuple[Carry, Float[Array, " A"]]:
-        return carry, jnp.log(self.probs[state_id])
+    def step(self, carry: Carry, state: Int[Array, ""]) -> tuple[Carry, Float[Array, " A"]]:
+        """`state` is the state's id."""
+        return carry, jnp.log(self.probs[state])
 
 
 def softmax(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -135,4 +137,4 @@ def reprioritize(replay: Replay, place: Int[Array, " M"], td_error: Float[Array,
     if replay.priorities is None:
         return replay
     flat = replay.priorities.ravel().at[place].set(jnp.abs(td_error) + 1e-3)
-    return replay.replace(priorities=flat.reshape(replay.priorities.shape))
+    return replace(replay, priorities=flat.reshape(replay.priorities.shape))

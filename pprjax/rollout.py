@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from pprjax import edit_distance
 from pprjax.config import Config
@@ -159,7 +159,9 @@ def rollout(
 
     state = task.reset(key)
     available = task.available(state)
-    column = edit_distance.append(edit_distance.start(original.symbols, costs), original.symbols, task.symbol(state), costs)
+    column = edit_distance.append(
+        edit_distance.start(original.symbols, costs), original.symbols, task.symbol(state), costs
+    )
     smallest, position = measure(column)
     zero = jnp.zeros((), floating)
     lane = _Lane(
@@ -200,7 +202,11 @@ def rollout(
 
 
 def trace(
-    task: Task, symbols: Int[Array, " n"], length: Int[Array, ""], key: jax.Array, actions: Int[Array, " n-1"] | None = None
+    task: Task,
+    symbols: Int[Array, " n"],
+    length: Int[Array, ""],
+    key: jax.Array,
+    actions: Int[Array, " n-1"] | None = None,
 ) -> Original:
     """An original path as the world sees it: which actions lead along its symbols, and what they earn.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +16,11 @@ import polars as pl
 from flax import struct
 from jaxtyping import Int
 
-from pprjax import exploration, learner, metrics
+from pprjax import learner, metrics
 from pprjax.config import Config, check_config
 from pprjax.io import write_table
 from pprjax.metrics import Scores
-from pprjax.paths import PAD, Paths
+from pprjax.paths import Paths
 from pprjax.progress import progress_bar
 from pprjax.rollout import Trajectory, trace
 from pprjax.task import Task
@@ -168,7 +169,7 @@ class _Result:
     curve: jax.Array
 
 
-def _workers() -> list[jax.Device]:
+def _workers() -> list[Any]:
     """The device of each thread: one a device, and one a core where the only device is the CPU."""
     devices = jax.local_devices()
     if len(devices) == 1 and devices[0].platform == "cpu":
@@ -176,8 +177,8 @@ def _workers() -> list[jax.Device]:
     return devices
 
 
-def _solve_piece(task: Task, config: Config, inputs: tuple, device: jax.Device, advance) -> _Result:
-    traced_settings = config.replace(lambda_path=0.0, lambda_policy=0.0)  # each original has its own
+def _solve_piece(task: Task, config: Config, inputs: tuple, device: Any, advance) -> _Result:
+    traced_settings = replace(config, lambda_path=0.0, lambda_policy=0.0)  # each original has its own
     task, settings, inputs = jax.device_put((task, traced_settings, inputs), device)
     rounds = max(r for r in range(1, ROUNDS + 1) if config.iterations % r == 0)
     count = config.iterations // rounds
@@ -195,12 +196,12 @@ def _each(function):
     @partial(jax.jit, static_argnames="count")
     def mapped(task, settings, inputs, state=None, *, start=0, curve=None, count=0):
         def one(symbols, length, actions, key, lambda_path, lambda_policy, state, curve):
-            config = settings.replace(lambda_path=lambda_path, lambda_policy=lambda_policy)
+            config = replace(settings, lambda_path=lambda_path, lambda_policy=lambda_policy)
             keys = jax.random.split(key, 4)
             original = trace(task, symbols, length, keys[0], actions)
             return function(task, original, config, keys[1:], state, start, count, curve)
 
-        return jax.vmap(one)(*inputs, state, curve)
+        return jax.vmap(cast(Any, one))(*inputs, state, curve)
 
     return mapped
 
@@ -228,7 +229,7 @@ def _finish(task, original, config, keys, state, start, count, curve):
 
 
 def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _Result) -> Recourse:
-    best, greedy = result.best, result.greedy
+    best, greedy = jax.tree.map(np.asarray, (result.best, result.greedy))
     width = int(best.num_actions.max()) + 1
     actions = np.maximum(best.num_actions, 1)
     return Recourse(
@@ -248,9 +249,9 @@ def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _
             terminated=best.terminated,
             met=None if task.goal is None else best.met,
         ),
-        original_goal=result.original_goal,
+        original_goal=np.asarray(result.original_goal),
         greedy_reward=np.where(greedy.met, greedy.reward, -np.inf),
-        curve=result.curve,
+        curve=np.asarray(result.curve),
         lambda_path=lambdas[0],
         lambda_policy=lambdas[1],
     )

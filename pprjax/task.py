@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnax.environments.environment import Environment
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.goals import Condition, Goal, Outcome
@@ -50,27 +51,27 @@ class Task:
             that does not sum to 1.
     """
 
-    env: Environment
+    env: Any
     policy: Policy
-    goal: Goal | None = None
+    goal: Goal | Callable[[State, Array], Array] | None = None
     params: Any = None
-    horizon: int | None = None
+    horizon: int = None  # pyright: ignore[reportAssignmentType]  # known once the parameters are
 
     def __post_init__(self):
-        if not isinstance(self.env, World):
+        if not hasattr(self.env, "symbol"):
             raise TypeError(f"env: expected a gymnax Environment with a `symbol` method, got {type(self.env).__name__}")
         if not isinstance(self.policy, Policy):
             raise TypeError(f"policy: expected `init` and `step`, got {type(self.policy).__name__}")
         if self.params is None:
             object.__setattr__(self, "params", self.env.default_params)
         if self.horizon is None:
-            object.__setattr__(self, "horizon", int(self.params.max_steps_in_episode))
+            object.__setattr__(self, "horizon", int(cast(Any, self.params).max_steps_in_episode))
         if self.horizon < 1:
             raise ValueError(f"horizon: a path needs room for at least 1 action, got {self.horizon}")
         if self.goal is not None and not hasattr(self.goal, "uses_reward"):
             if not callable(self.goal):
                 raise TypeError(f"goal: expected a condition or a function, got {type(self.goal).__name__}")
-            object.__setattr__(self, "goal", Condition(self.goal))
+            object.__setattr__(self, "goal", Condition(cast(Callable, self.goal)))
         if isinstance(self.policy, TablePolicy):
             _check_table(self.policy.probs, self.num_states, self.num_actions)
 
@@ -137,7 +138,7 @@ jax.tree_util.register_dataclass(Task, data_fields=["policy", "goal", "params"],
 def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:
     if num_states is None:
         raise ValueError("policy: a TablePolicy needs a finite world, one with `state_id` and `num_states`")
-    if isinstance(probs, jax.core.Tracer) or not isinstance(probs, np.ndarray | jax.Array):
+    if isinstance(probs, Tracer) or not isinstance(probs, np.ndarray | jax.Array):
         return  # a leaf of a pytree in transit
     if probs.shape != (num_states, num_actions):
         raise ValueError(f"policy.probs: expected shape {(num_states, num_actions)}, got {probs.shape}")

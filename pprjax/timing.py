@@ -21,9 +21,9 @@ def compile_seconds() -> Iterator[Stopwatch]:
     """The seconds that JAX spends on tracing, lowering and compiling inside the block, all threads together."""
     watch = Stopwatch()
 
-    def listen(event: str, duration: float, **_) -> None:
+    def listen(event: str, duration_secs: float, **_) -> None:
         if event.startswith("/jax/core/compile/"):
-            watch.seconds += duration
+            watch.seconds += duration_secs
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:

@@ -164,6 +164,19 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
     def available(self, state: TabularState, params: TabularParams) -> Bool[Array, " A"]:
         return params.next_state[state.id] >= 0
 
+    def state_from_id(self, state_id: Int[Array, ""], params: TabularParams) -> TabularState:
+        """The state of that number, as if no action had been taken yet."""
+        del params
+        return TabularState(time=jnp.int32(0), id=jnp.asarray(state_id, jnp.int32))
+
+    def transition_probs(self, params: TabularParams) -> Float[Array, "S A S"] | None:
+        """P(s' | s, a), a row of zeros where the action is not available; None in a deterministic world."""
+        if params.cumulative is None:
+            return None
+        shares = jnp.diff(params.cumulative, prepend=0.0)
+        total = params.cumulative[..., -1:]
+        return jnp.where(total > 0, shares / jnp.where(total > 0, total, 1.0), 0.0)
+
 
 def _next_state(values) -> Int[np.ndarray, "S A"]:
     table = _array("next_state", values)
