@@ -7,7 +7,9 @@ one *column* for each t. With unit costs a column is two bit vectors of vertical
     column = start(original, length, costs)
     column = append(column, original, symbol, costs)      # one more symbol of the path
     distance(column, length, costs)                       # D[length, t]
-    alignment(column, length, costs)                      # min_i D[i, t] and the last i that attains it
+    alignment(column, original, length, costs)            # min_i D[i, t] and the last i that attains it
+
+`levenshtein` does the same for paths that are there already, thousands at a time.
 """
 
 from __future__ import annotations
@@ -116,39 +118,229 @@ def alignment(
     return smallest, position
 
 
+def levenshtein(
+    original: Int[Array | np.ndarray, " n"],
+    paths: Int[Array | np.ndarray, "*batch T"],
+    lengths: Int[Array | np.ndarray, "*batch"] | None = None,
+    *,
+    original_length: Int[Array | np.ndarray, ""] | int | None = None,
+    w_ins: float = 1.0,
+    w_del: float = 1.0,
+    w_sub: float = 1.0,
+) -> Num[Array, "*batch"]:
+    """d(τ₀, τ): the cheapest way to edit the original into each path, symbol by symbol (Levenshtein, 1966).
+
+    Works on NumPy and JAX arrays, and under `jit` and `vmap`. It is fastest called directly on many paths, where it
+    can see that the symbols of the original span less than 255.
+
+    Args:
+        original: τ₀; symbols in [0, 2³¹ - 1].
+        paths: one path or an array of them; T is the room for symbols, which padding may fill.
+        lengths: symbols in each path, in [0, T]; what stands behind is ignored. Default: up to the first PAD (-1).
+        original_length: symbols in the original, in [0, n]. Default: up to the first PAD.
+        w_ins: cost of a symbol that the path has and the original has not; a finite number above 0, not traced.
+        w_del: cost of a symbol that the original has and the path has not; the same.
+        w_sub: cost of a symbol replaced by another; the same.
+
+    Returns:
+        int32 where all three costs are 1, else float.
+
+    Raises:
+        TypeError: symbols or lengths are not integers.
+        ValueError: a cost, a shape, a symbol or a length is not as above. Traced values are not checked.
+    """
+    costs = EditCosts(w_ins, w_del, w_sub).check()
+    original, paths = _integers("original", original), _integers("paths", paths)
+    if original.ndim != 1:
+        raise ValueError(f"original: expected one sequence, int[n], got shape {original.shape}")
+    if paths.ndim == 0:
+        raise ValueError("paths: expected int[..., T], got a single number")
+    lengths = _lengths("lengths", lengths, paths)
+    original_length = _lengths("original_length", original_length, original)
+    narrow = not isinstance(original, jax.core.Tracer) and _span(np.asarray(original)) < SYMBOL_RANGE
+    return _distances(original, original_length, paths, lengths, costs=costs, narrow=narrow)
+
+
+def manhattan(
+    original: Num[Array | np.ndarray, " n"], paths: Num[Array | np.ndarray, "*batch T"]
+) -> Float[Array, "*batch"]:
+    """Σ_i |τ₀_i - τ_i|, for sequences of numbers as long as the original.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    return jnp.abs(_difference(original, paths)).sum(-1)
+
+
+def euclidean(
+    original: Num[Array | np.ndarray, " n"], paths: Num[Array | np.ndarray, "*batch T"]
+) -> Float[Array, "*batch"]:
+    """√(Σ_i (τ₀_i - τ_i)²), for sequences of numbers as long as the original.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    return jnp.linalg.norm(_difference(original, paths), axis=-1)
+
+
+def _difference(original, paths) -> Float[Array, "*batch n"]:
+    if np.ndim(original) != 1 or np.ndim(paths) < 1 or np.shape(paths)[-1] != np.shape(original)[0]:
+        raise ValueError(
+            f"paths: expected sequences as long as the original, [..., n] for [n], "
+            f"got {np.shape(paths)} for {np.shape(original)}; `levenshtein` compares unequal lengths"
+        )
+    floating = jnp.result_type(float)  # int32 differences would overflow
+    return jnp.asarray(paths, floating) - jnp.asarray(original, floating)
+
+
+def _integers(name: str, values) -> Array | np.ndarray:
+    """`values` as int32."""
+    if not isinstance(values, jax.Array):
+        values = np.asarray(values)
+    if values.size == 0:
+        return jnp.zeros(values.shape, jnp.int32)
+    if not jnp.issubdtype(values.dtype, jnp.integer):
+        raise TypeError(f"{name}: expected integers, got {values.dtype}")
+    if not np.can_cast(values.dtype, np.int32) and not isinstance(values, jax.core.Tracer):
+        low, high = int(values.min()), int(values.max())
+        if low < PAD or high > np.iinfo(np.int32).max:
+            raise ValueError(f"{name}: expected integers in [0, 2147483647] or PAD ({PAD}), got {low} to {high}")
+    return values.astype(np.int32)
+
+
+def _lengths(name: str, lengths, symbols: Array | np.ndarray) -> Array | np.ndarray:
+    *batch, room = symbols.shape
+    if lengths is None:
+        padded = symbols == PAD
+        return jnp.where(padded.any(-1), padded.argmax(-1), room) if room else jnp.zeros(batch, jnp.int32)
+    lengths = _integers(name, lengths)
+    if lengths.shape != tuple(batch):
+        raise ValueError(f"{name}: expected one for each sequence, shape {tuple(batch)}, got shape {lengths.shape}")
+    if lengths.size and not isinstance(lengths, jax.core.Tracer):
+        low, high = int(lengths.min()), int(lengths.max())
+        if low < 0 or high > room:
+            raise ValueError(f"{name}: expected lengths in [0, {room}], got {low} to {high}")
+    return lengths
+
+
+def _span(symbols: np.ndarray) -> int:
+    return int(symbols.max()) - int(symbols.min()) if symbols.size else 0
+
+
+@partial(jax.jit, static_argnames=("costs", "narrow"))
+def _distances(original, original_length, paths, lengths, *, costs: EditCosts, narrow: bool) -> Num[Array, "*batch"]:
+    *batch, room = paths.shape
+    flat, flat_lengths = paths.reshape(math.prod(batch), room), lengths.reshape(-1)
+    if costs.unit and 0 < original.shape[0] <= WORD_BITS and room and len(flat) >= BULK:
+        result = _bulk(original, original_length, flat, flat_lengths, narrow)
+    else:
+        result = jax.vmap(partial(_grow, original, original_length, costs=costs))(flat, flat_lengths)
+    return result.reshape(batch)
+
+
+def _grow(original, original_length, path, length, *, costs: EditCosts) -> Num[Array, ""]:
+    """D[original_length, length], one appended symbol after the other."""
+
+    def step(column, x):
+        t, symbol = x
+        grown = append(column, original, symbol, costs)
+        return jax.tree.map(lambda new, old: jnp.where(t < length, new, old), grown, column), None
+
+    column, _ = jax.lax.scan(step, start(original, costs), (jnp.arange(path.shape[0]), path))
+    return distance(column, original_length, costs)
+
+
+def _bulk(original, original_length, paths, lengths, narrow: bool) -> Int[Array, " B"]:
+    """D[original_length, length] of many paths against at most 32 symbols, under unit costs.
+
+    The steps are unrolled, so that a column lives in registers, and the bottom row is summed up on the way: to count the
+    bits of the last column instead takes LLVM minutes to compile. The barriers keep XLA from fusing what is fast
+    only apart: bytes beside 32-bit words, or a transposition beside anything.
+    """
+    barrier = jax.lax.optimization_barrier
+    n, (count, room) = original.shape[0], paths.shape
+    steps = min(room, WORD_BITS)
+    paths = jnp.pad(paths, ((0, -count % LANES), (0, -room % steps)))
+    lengths = jnp.pad(lengths, (0, -count % LANES))
+    if narrow:
+        low = original.min()
+        original = (original - low).astype(jnp.uint8)
+        paths = jnp.minimum((paths - low).astype(jnp.uint32), SYMBOL_RANGE).astype(jnp.uint8)
+    blocks = len(lengths) // LANES
+    lengths = barrier(lengths.reshape(blocks, LANES))
+    symbols = barrier(paths).reshape(blocks, LANES, -1).swapaxes(1, 2)  # [blocks, T, LANES]
+    symbols = barrier(symbols.reshape(blocks, -1))
+    groups = [symbols]
+    bottom_bit = jnp.maximum(original_length - 1, 0).astype(jnp.uint32)
+    bits = 8 if narrow else WORD_BITS
+    if narrow:
+        groups = barrier([_match(original[k : k + bits], symbols, jnp.uint8) for k in range(0, n, bits)])
+    groups = [g.reshape(blocks, -1, steps, LANES).swapaxes(0, 1) for g in groups]
+
+    def segment(carry, x):
+        plus, minus, bottom = carry
+        first, rows = x
+        for t in range(steps):
+            row = [r[:, t] for r in rows]
+            if narrow:
+                eq = sum(r.astype(jnp.uint32) << (bits * i) for i, r in enumerate(row))
+            else:
+                eq = _match(original, row[0], jnp.uint32)
+            plus, minus, (up, down), _ = _append_word(plus, minus, eq, TOP)
+            change = (up >> bottom_bit & 1).astype(jnp.int32) - (down >> bottom_bit & 1).astype(jnp.int32)
+            bottom = bottom + jnp.where(first + t < lengths, change, 0)
+        return (plus, minus, bottom), None
+
+    shape = (blocks, LANES)
+    column = (jnp.full(shape, 0xFFFFFFFF, jnp.uint32), jnp.zeros(shape, jnp.uint32), jnp.zeros(shape, jnp.int32))
+    xs = (jnp.arange(0, groups[0].shape[0] * steps, steps), groups)
+    (_, _, bottom), _ = jax.lax.scan(segment, column, xs)
+    distances = barrier(bottom).reshape(-1)[:count] + original_length
+    return jnp.where(original_length > 0, distances, lengths.reshape(-1)[:count])
+
+
 def _append_bits(column: BitColumn, match: list[Array]) -> BitColumn:
     plus, minus = [], []
-    carry_sum = jnp.uint32(0)  # of the addition, from one word to the next
-    carry_up = jnp.uint32(1)  # D[0, t] grows by one with each symbol
-    carry_down = jnp.uint32(0)
+    carry = TOP
     for w, eq in enumerate(match):
-        vp, vn = column.plus[w], column.minus[w]
-        x = eq | vn
-        low = x & vp
-        partial_sum = low + vp
-        added = partial_sum + carry_sum
-        carry_sum = ((partial_sum < low) | (added < partial_sum)).astype(jnp.uint32)
-        d0 = (added ^ vp) | x
-        up = vn | ~(d0 | vp)
-        down = d0 & vp
-        up_in = (up << 1) | carry_up
-        down_in = (down << 1) | carry_down
-        carry_up, carry_down = up >> (WORD_BITS - 1), down >> (WORD_BITS - 1)
-        plus.append(down_in | ~(d0 | up_in))
-        minus.append(up_in & d0)
+        vp, vn, _, carry = _append_word(column.plus[w], column.minus[w], eq, carry)
+        plus.append(vp)
+        minus.append(vn)
     return BitColumn(plus=jnp.stack(plus), minus=jnp.stack(minus), t=column.t + 1)
+
+
+TOP = (0, 1, 0)
+"""The carry into the first word: D[0, t] grows by one with each symbol."""
+
+
+def _append_word(vp: Array, vn: Array, eq: Array, carry: tuple) -> tuple[Array, Array, tuple[Array, Array], tuple]:
+    """32 symbols of τ₀ further: the column's +1 and -1, the row's +1 and -1, and the carry into the next word."""
+    carry_sum, carry_up, carry_down = (jnp.asarray(c, jnp.uint32) for c in carry)
+    x = eq | vn
+    low = x & vp
+    added = low + vp + carry_sum
+    d0 = (added ^ vp) | x
+    up = vn | ~(d0 | vp)
+    down = d0 & vp
+    up_in = (up << 1) | carry_up
+    down_in = (down << 1) | carry_down
+    last = WORD_BITS - 1
+    carry_out = ((low | (vp & ~added)) >> last, up >> last, down >> last)  # low is a subset of vp
+    return down_in | ~(d0 | up_in), up_in & d0, (up, down), carry_out
 
 
 def _match_words(original: Int[Array, " n"], symbol: Int[Array, ""]) -> list[Array]:
     """Bit k of word w is set where τ₀[32·w + k] is this symbol."""
     n = original.shape[0]
-    words = []
-    for low in range(0, max(n, 1), WORD_BITS):
-        word = jnp.uint32(0)
-        for k in range(low, min(low + WORD_BITS, n)):
-            word = word | jnp.where(original[k] == symbol, jnp.uint32(1 << (k - low)), jnp.uint32(0))
-        words.append(word)
-    return words
+    return [_match(original[low : low + WORD_BITS], symbol, jnp.uint32) for low in range(0, max(n, 1), WORD_BITS)]
+
+
+def _match(piece: Num[Array, " k"], symbols: Num[Array, "*b"], dtype) -> Num[Array, "*b"]:
+    """Bit k is set where a symbol is piece[k]."""
+    word = jnp.zeros(symbols.shape, dtype)
+    for k in range(piece.shape[0]):
+        word = word | jnp.where(symbols == piece[k], jnp.asarray(1 << k, dtype), jnp.asarray(0, dtype))
+    return word
 
 
 def _low_bits(count: Int[Array, ""]) -> Array:

@@ -15,11 +15,13 @@ __all__ = [*_HOMES]
 
 
 def __getattr__(name: str):
-    """Import a world when it is first used: gymnax alone takes seconds."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'pprjax_envs' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"pprjax_envs.{_HOMES[name]}"), name)
+    """Import a world, or a world's module, when it is first used: gymnax alone takes seconds."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"pprjax_envs.{_HOMES[name]}"), name)
+    if name in _HOMES.values():
+        return importlib.import_module(f"pprjax_envs.{name}")
+    raise AttributeError(f"module 'pprjax_envs' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_HOMES.values()})

@@ -106,7 +106,11 @@ class Training:
 
 
 def train_generator(
-    sequences: Int[np.ndarray, "N L"], features: Float[np.ndarray, "V+1 F"], training: Training = Training(), *, key: jax.Array
+    sequences: Int[np.ndarray, "N L"],
+    features: Float[np.ndarray, "V+1 F"],
+    training: Training = Training(),
+    *,
+    key: jax.Array,
 ) -> LSTMPolicy:
     """P_A fitted to sequences by maximum likelihood of each next symbol."""
     blank = LSTMPolicy(params=None, features=jnp.asarray(features, jnp.result_type(float)), width=training.width)
@@ -158,7 +162,9 @@ def _train(blank, loss, sequences, labels, training: Training, key: jax.Array):
     def step(state, key):
         params, moments = state
         rows = jax.random.randint(key, (training.batch_size,), 0, len(sequences))
-        value, gradient = jax.value_and_grad(lambda p: loss(blank.replace(params=p), sequences[rows], labels[rows]))(params)
+        value, gradient = jax.value_and_grad(lambda p: loss(blank.replace(params=p), sequences[rows], labels[rows]))(
+            params
+        )
         updates, moments = optimizer.update(gradient, moments, params)
         return (optax.apply_updates(params, updates), moments), value
 

@@ -195,13 +195,13 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         short = np.flatnonzero(np.asarray(paths.lengths) != self.length + 1)
         if short.size:
             i = short[0]
-            raise ValueError(f"paths[{i}]: expected {self.length + 1} symbols, the start included, got {paths.lengths[i]}")
+            raise ValueError(
+                f"paths[{i}]: expected {self.length + 1} symbols, the start included, got {paths.lengths[i]}"
+            )
         return np.asarray(paths.symbols)[:, 1 : self.length + 1]
 
 
-def class_probs(
-    classifier: Classifier, sequences: Int[np.ndarray, "B L"] | Int[Array, "B L"]
-) -> Float[Array, "B C"]:
+def class_probs(classifier: Classifier, sequences: Int[np.ndarray, "B L"] | Int[Array, "B L"]) -> Float[Array, "B C"]:
     """The classifier's probabilities of whole sequences."""
     return _class_probs(classifier, jnp.asarray(sequences, jnp.int32))
 

@@ -1,0 +1,79 @@
+"""Trained weights, kept from one run to the next in a folder of the user's, by a hash of all that they depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+FORMAT = 1
+"""Part of every hash: raised when networks or training change, so that older weights are left alone."""
+
+
+def cache_folder() -> Path:
+    """$PPRJAX_CACHE, else $XDG_CACHE_HOME/pprjax, else ~/.cache/pprjax."""
+    chosen = os.environ.get("PPRJAX_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pprjax"
+
+
+def digest(*parts: Any) -> str:
+    """A hash of arrays (dtype, shape and bytes) and of whatever else, by its repr."""
+    total = hashlib.sha256(repr(FORMAT).encode())
+    for leaf in jax.tree.leaves(parts):
+        if isinstance(leaf, np.ndarray | jax.Array):
+            array = np.ascontiguousarray(leaf)
+            total.update(repr((array.dtype.str, array.shape)).encode() + array.tobytes())
+        else:
+            total.update(repr(leaf).encode())
+        total.update(b"\0")
+    return total.hexdigest()[:24]
+
+
+def remembered(name: str, make: Callable[[], Any], *, folder: str | os.PathLike | None = None) -> tuple[Any, bool]:
+    """The pytree of arrays that `make()` gives, read back if it was made before under this name.
+
+    Weights that can't be read, or no longer have the shape of what `make` gives, are made anew; a folder that can't be
+    written costs a warning and nothing else.
+
+    Args:
+        name: says all that the weights depend on; see `digest`.
+        folder: default `cache_folder()`.
+
+    Returns:
+        The pytree, and whether it was read back.
+    """
+    import orbax.checkpoint as ocp  # takes a second to import
+
+    path = Path(cache_folder() if folder is None else folder).expanduser().absolute() / name
+    with ocp.PyTreeCheckpointer() as checkpointer:
+        if path.exists():
+            try:
+                leaves = checkpointer.restore(path)["leaves"]
+                return _like(jax.eval_shape(make), leaves), True
+            except Exception as error:
+                warnings.warn(f"weights: can't read {path} ({error}); training anew", stacklevel=2)
+        made = jax.device_get(make())
+        leaves = {str(i): np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(made))}
+        try:
+            checkpointer.save(path, {"leaves": leaves}, force=True)
+        except (OSError, ValueError) as error:
+            warnings.warn(f"weights: can't write {path} ({error})", stacklevel=2)
+    return made, False
+
+
+def _like(shapes: Any, leaves: dict[str, Any]) -> Any:
+    """The leaves in the structure of `shapes`."""
+    wanted, structure = jax.tree.flatten(shapes)
+    arrays = [np.asarray(leaves[str(i)]) for i in range(len(leaves))]
+    found, expected = [(a.shape, a.dtype) for a in arrays], [(w.shape, w.dtype) for w in wanted]
+    if found != expected:
+        raise ValueError(f"expected arrays of {expected}, got {found}")
+    return jax.tree.unflatten(structure, arrays)

@@ -1,0 +1,425 @@
+"""BL1: the best that few changes of action could have made of an observed path.
+
+Tsirtsis, De and Gomez-Rodriguez, Counterfactual Explanations in Sequential Decision Making Under Uncertainty, NeurIPS
+2021. In the counterfactual MDP of the path, with v(s, t, k) the best expected reward from state s and step t on when at
+most k actions may still differ from the observed a_t,
+
+    v(s, t, k) = max { R(s, a) + Σ_s' P_cf(s' | t, a, s)·v(s', t + 1, k - [a ≠ a_t]) },    v(s, T, k) = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, Int
+
+from pprjax import metrics
+from pprjax.baselines.counterfactual import check_sampling, counterfactual_probabilities
+from pprjax.paths import PAD, Paths
+from pprjax.policy import TablePolicy
+from pprjax.rollout import trace
+from pprjax.tables import UNAVAILABLE, tabulate
+from pprjax.task import Task
+
+_STEPS = 8  # paths are padded to a multiple of this many steps, so that batches share a compilation
+_BATCH_FLOATS = 2**23  # of values or probabilities held at once: originals are worked through in batches
+_ROUNDING = 1e-5  # relative: one more change that gains no more than this gains nothing
+
+
+@struct.dataclass
+class ActionChanges:
+    """The best few changes of B originals. K = max_changes, T = steps of the longest. Arrays on the host."""
+
+    reward: np.ndarray  # float[B, K + 1], the best expected R_goal for at most k changes; -inf where not valid
+    policy: (
+        np.ndarray
+    )  # int[B, T, S, K + 1], the best action at step t in a state (by id) with k changes left; PAD: none
+    changes: np.ndarray  # int32[B], the k of `paths`: the fewest changes that gain the most
+    paths: Paths  # one realized path under the policy, with its actions; the start alone where not valid
+    realized: np.ndarray  # float[B], R_goal of `paths`: in a deterministic world reward[:, changes]
+    valid: np.ndarray  # bool[B], the original can be followed: its actions are there and lead along its symbols
+    status: np.ndarray  # str[B], of `paths`: see `pprjax.metrics.status`; "invalid" where not valid
+
+    def __len__(self) -> int:
+        return len(self.valid)
+
+
+def action_change_values(
+    p_counterfactual: Float[Array, "T A S S"],
+    reward: Float[Array, "A S"],
+    actions: Int[Array, " T"],
+    start: Int[Array, ""] | int,
+    max_changes: int,
+) -> Float[Array, " K+1"]:
+    """The best expected reward when at most k of the observed actions change, for k = 0 … max_changes.
+
+    O(T·K·A·S²). Computed in the precision of the arguments.
+
+    Args:
+        p_counterfactual: P_cf[t, a, s, s'], as from `counterfactual_probabilities`.
+        reward: R[a, s], paid at each of the T steps; -inf: the action is not available, and no plan may risk it.
+        actions: a_0 … a_{T-1} as observed; PAD behind the end.
+        start: the first state.
+        max_changes: K, at least 0.
+
+    Returns:
+        The values, which never fall in k.
+
+    Raises:
+        ValueError: a shape, an action or the start does not fit, or max_changes is below 0.
+    """
+    p_counterfactual, reward, actions = map(jnp.asarray, (p_counterfactual, reward, actions))
+    if actions.ndim != 1 or reward.ndim != 2:
+        raise ValueError(f"reward, actions: expected float[A, S] and int[T], got {reward.shape} and {actions.shape}")
+    num_actions, num_states = reward.shape
+    shape = (actions.shape[0], num_actions, num_states, num_states)
+    if p_counterfactual.shape != shape:
+        raise ValueError(f"p_counterfactual: expected shape {shape}, got {p_counterfactual.shape}")
+    _check_range("actions", actions, PAD, num_actions)
+    _check_range("start", start, 0, num_states)
+    _check_changes(max_changes)
+    return _values(p_counterfactual, reward, actions, start, max_changes=max_changes)
+
+
+def action_changes(
+    task: Task,
+    originals: Paths,
+    *,
+    max_changes: int,
+    key: jax.Array | None = None,
+    num_samples: int | None = 1000,
+) -> ActionChanges:
+    """The best use of at most k changes of action, for each original and k = 0 … max_changes, and a path it leads to.
+
+    A recourse takes as many steps as its original; where the world ends a path, or no action is available, it stays.
+    Plans that may meet an action which is not available are excluded. Of all k the one of the highest reward is taken,
+    the smallest of several. So a short original may not get to the goal: `status` says so.
+
+    Args:
+        task: a finite world. In a deterministic one P_cf is the world itself and nothing is sampled. A stochastic one
+            needs `transition_probs(params)` → float[S, A, S], `state_from_id(id, params)`, symbols that tell its states
+            apart, and rewards that depend on state and action alone. P_A only chooses between actions that look alike.
+        originals: B paths with their actions. In a deterministic world actions may be missing: the likeliest under P_A
+            that lead along the symbols are taken.
+        max_changes: K, at least 0.
+        key: not consumed; original i uses fold_in(key, i). A deterministic world needs none.
+        num_samples: of the noise of each step; None: P_cf exactly (see `counterfactual_probabilities`).
+
+    Raises:
+        ValueError: the world is not finite, or has chance and no `transition_probs`, or symbols that several states
+            share; a stochastic world comes with originals without actions or without a key; max_changes is below 0, or
+            num_samples below 1.
+    """
+    _check_changes(max_changes)
+    transition = task.env.transition_probs(task.params) if hasattr(task.env, "transition_probs") else None
+    steps = -(-max(int(np.max(originals.lengths)) - 1, 1) // _STEPS) * _STEPS
+    padded = originals.padded_to(steps + 1)
+    if transition is None:
+        world = _deterministic(task)
+        observed = _walk(task, world, padded)
+        num_samples, key = None, jax.random.key(0) if key is None else key
+    else:
+        if key is None:
+            raise ValueError("key: a stochastic world needs one, got None")
+        check_sampling(num_samples, key)
+        world = _stochastic(task, transition)
+        observed = _look_up(task, world, padded)
+    keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(len(originals)))
+    plans = jax.device_get(_solve(task, world, observed, keys, max_changes=max_changes, num_samples=num_samples))
+    return _assemble(task, world, originals, observed.valid, plans)
+
+
+@struct.dataclass
+class _World:
+    """A finite world of N states in which every path goes on: where it would stop, it stays and earns nothing.
+
+    One of the first two is None.
+    """
+
+    following: Any  # int32[A, N], where actions lead
+    transition: Any  # float[A, N, N], P(s' | s, a)
+    reward: Any  # float[A, N], -inf where an action is not available
+    ended: Any  # bool[N], the world ends a path here
+    stops: Any  # bool[N], it ends, or no action is available
+    symbol: Any  # int32[N]
+    state_id: Any  # int32[N]
+    states: Any  # stacked: leaves of [N, ...]
+    num_states: int = struct.field(pytree_node=False)  # of the task, those that can't be reached included
+
+
+@struct.dataclass
+class _Observed:
+    """B originals as the world sees them, over T steps. PAD behind the end, and everywhere where not valid."""
+
+    states: Any  # int32[B, T + 1], from 0 to N
+    actions: Any  # int32[B, T]
+    valid: Any  # bool[B]
+    symbols: Any  # int32[B, T + 1]
+
+
+@struct.dataclass
+class _Plan:
+    """What is found for one original."""
+
+    reward: jax.Array  # float[K + 1]
+    policy: jax.Array  # int[T, N, K + 1]
+    changes: jax.Array  # int32[]
+    symbols: jax.Array  # int32[T + 1], the realized path
+    actions: jax.Array  # int32[T]
+    realized: jax.Array  # float[]
+    unchanged: jax.Array  # bool[], the realized path is the original
+    terminated: jax.Array  # bool[]
+    reached: jax.Array  # bool[]
+    met: jax.Array  # bool[]
+
+
+def _deterministic(task: Task) -> _World:
+    if task.num_states is None:
+        raise ValueError("task.env: expected a finite world, one with `state_id` and `num_states`")
+    # P_A has no part in this, so that it may well remember the path
+    uniform = TablePolicy(jnp.full((task.num_states, task.num_actions), 1.0 / task.num_actions))
+    tables = tabulate(task.replace(policy=uniform))
+    following, usable = tables.following.T, tables.following.T != UNAVAILABLE
+    stops = ~usable.any(0)
+    return _World(
+        following=np.where(usable, following, np.arange(tables.num_rows, dtype=np.int32)),
+        transition=None,
+        reward=np.where(stops, 0.0, np.where(usable, tables.reward.T, -np.inf)).astype(tables.reward.dtype),
+        ended=tables.ended,
+        stops=stops,
+        symbol=tables.symbol,
+        state_id=tables.state_id,
+        states=tables.states,
+        num_states=task.num_states,
+    )
+
+
+def _stochastic(task: Task, transition: Float[Array, "S A S"]) -> _World:
+    ids = jnp.arange(task.num_states)
+    states = jax.vmap(lambda i: task.env.state_from_id(i, task.params))(ids)
+    usable = jax.vmap(task.available)(states).T
+    ended = jax.vmap(lambda state: task.env.is_terminated(state, task.params))(states)
+    step = partial(task.step, jax.random.key(0))
+    reward = jax.vmap(lambda action: jax.vmap(lambda state: step(state, action)[1])(states))(jnp.arange(len(usable)))
+    symbol = np.asarray(jax.vmap(task.symbol)(states))
+    if np.unique(symbol).size < symbol.size:
+        raise ValueError("task.env: expected a symbol of its own for each state of a stochastic world")
+    stops = ended | ~usable.any(0)
+    return _World(
+        following=None,
+        transition=jnp.where(stops[:, None], jnp.eye(len(ids), dtype=transition.dtype), jnp.moveaxis(transition, 1, 0)),
+        reward=jnp.where(stops, 0.0, jnp.where(usable, reward, -jnp.inf)),
+        ended=ended,
+        stops=stops,
+        symbol=symbol,
+        state_id=ids,
+        states=states,
+        num_states=len(ids),
+    )
+
+
+def _walk(task: Task, world: _World, originals: Paths) -> _Observed:
+    """The originals of a deterministic world, with their actions where these were not given."""
+    original = jax.device_get(_traces(task, originals.symbols, originals.lengths, originals.actions))
+    lengths = np.asarray(originals.lengths)
+    valid = original.followed & (lengths - 1 <= task.horizon)
+    width = originals.symbols.shape[1] - 1
+    actions = np.full((len(lengths), width), PAD, np.int32)
+    kept = min(width, original.actions.shape[1])
+    actions[:, :kept] = np.where(valid[:, None], original.actions[:, :kept], PAD)
+    states = [np.zeros(len(lengths), np.int32)]
+    for t in range(width):
+        states.append(np.where(actions[:, t] == PAD, PAD, world.following[actions[:, t], states[-1]]))
+    return _Observed(
+        states=np.stack(states, axis=1), actions=actions, valid=valid, symbols=np.asarray(originals.symbols)
+    )
+
+
+@jax.jit
+def _traces(task: Task, symbols, lengths, actions):
+    key = jax.random.key(0)
+    return jax.vmap(lambda symbols, length, actions: trace(task, symbols, length, key, actions))(
+        symbols, lengths, actions
+    )
+
+
+def _look_up(task: Task, world: _World, originals: Paths) -> _Observed:
+    """The originals of a stochastic world: each symbol is a state, and each transition must have a chance."""
+    if originals.actions is None:
+        raise ValueError("originals: expected actions, which a stochastic world does not give away; got none")
+    symbols, actions = np.asarray(originals.symbols), np.asarray(originals.actions)
+    order = np.argsort(world.symbol)
+    states = order[np.minimum(np.searchsorted(world.symbol, symbols, sorter=order), len(order) - 1)].astype(np.int32)
+    lengths = np.asarray(originals.lengths)[:, None]
+    on_path = np.arange(symbols.shape[1]) < lengths
+    known = (world.symbol[states] == symbols) | ~on_path
+    here, there, taken = states[:, :-1], states[:, 1:], np.clip(actions, 0, len(world.reward) - 1)
+    possible = (np.asarray(world.transition)[taken, here, there] > 0) & ~np.asarray(world.stops)[here]
+    possible &= (taken == actions) & np.isfinite(np.asarray(world.reward)[taken, here])
+    valid = known.all(1) & (possible | ~on_path[:, 1:]).all(1) & (lengths[:, 0] - 1 <= task.horizon)
+    return _Observed(
+        states=np.where(on_path & valid[:, None], states, PAD),
+        actions=np.where(on_path[:, 1:] & valid[:, None], actions, PAD),
+        valid=valid,
+        symbols=symbols,
+    )
+
+
+@partial(jax.jit, static_argnames=("max_changes", "num_samples"))
+def _solve(
+    task: Task, world: _World, observed: _Observed, keys: jax.Array, *, max_changes: int, num_samples: int | None
+) -> _Plan:
+    """A plan for each original, some side by side and some after another, to bound the memory."""
+    num_floats = world.reward.size * (max_changes + 1)
+    if world.transition is not None:
+        num_floats += world.transition.size * observed.actions.shape[1]
+    return jax.lax.map(
+        lambda x: _solve_one(task, world, max_changes, num_samples, *x),
+        (observed, keys),
+        batch_size=min(len(keys), max(1, _BATCH_FLOATS // num_floats)),
+    )
+
+
+def _solve_one(
+    task: Task, world: _World, max_changes: int, num_samples: int | None, observed: _Observed, key: jax.Array
+) -> _Plan:
+    key_noise, key_path = jax.random.split(key)
+    start = jnp.maximum(observed.states[0], 0)
+    if world.transition is None:
+        moves, expected = None, lambda _, value: value[world.following]
+    else:
+        moves = counterfactual_probabilities(
+            world.transition, observed.states, observed.actions, num_samples=num_samples, key=key_noise
+        )
+        expected = _expected
+    value, policy = _programme(world.reward, observed.actions, max_changes, expected, moves)
+    reward = value[start]
+    changes = jnp.argmax(reward >= reward[-1] - _ROUNDING * jnp.abs(reward).max()).astype(jnp.int32)
+
+    def step(carry, x):
+        state, left, earned = carry
+        action_observed, actions, move, uniform = x
+        action = actions[state, left].astype(jnp.int32)
+        goes_on = (action != PAD) & ~world.stops[state]
+        following = world.following[action, state] if move is None else _draw(move[action, state], uniform)
+        moved = (following, left - (action != action_observed), earned + world.reward[action, state])
+        carry = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), moved, carry)
+        return carry, (jnp.where(goes_on, world.symbol[following], PAD), jnp.where(goes_on, action, PAD))
+
+    uniform = jax.random.uniform(key_path, observed.actions.shape)
+    (final, _, earned), (symbols, actions) = jax.lax.scan(
+        step, (start, changes, jnp.zeros((), reward.dtype)), (observed.actions, policy, moves, uniform)
+    )
+    symbols = jnp.concatenate([world.symbol[start][None], symbols])
+    outcome = task.outcome(jax.tree.map(lambda x: x[final], world.states), world.ended[final], earned)
+    own = jnp.where(observed.actions == PAD, 0.0, world.reward[observed.actions, observed.states[:-1]]).sum()
+    return _Plan(
+        reward=reward,
+        policy=policy,
+        changes=changes,
+        symbols=symbols,
+        actions=actions,
+        realized=earned,
+        unchanged=jnp.all(symbols == observed.symbols),
+        terminated=world.ended[final],
+        reached=outcome.reached,
+        met=jnp.bool_(True) if task.goal is None else task.goal.of(own)(outcome),
+    )
+
+
+def _programme(
+    reward: Float[Array, "A S"],
+    actions: Int[Array, " T"],
+    max_changes: int,
+    expected: Callable[[Any, Float[Array, "S K+1"]], Float[Array, "A S K+1"]],
+    moves: Any,
+) -> tuple[Float[Array, "S K+1"], Int[Array, "T S K+1"]]:
+    """v(s, 0, k) and the policy. `expected(moves[t], v_{t+1})` is the mean of v_{t+1} after each action."""
+    num_actions, num_states = reward.shape
+    index = jnp.int8 if num_actions <= 127 else jnp.int32  # the policy is the largest of the results
+
+    def one_more(x, first):
+        """Of k - 1 changes left, as a function of k: one change is spent."""
+        return jnp.concatenate([jnp.full((num_states, 1), first, x.dtype), x[:, :-1]], axis=1)
+
+    def step(value, x):
+        action, move = x
+        q = reward[..., None] + expected(move, value)
+        keep = q[action]
+        others = jnp.where(jnp.arange(num_actions)[:, None, None] == action, -jnp.inf, q)
+        change = one_more(others.max(axis=0), -jnp.inf)
+        choice = jnp.where(keep >= change, action, one_more(jnp.argmax(others, axis=0), PAD))
+        best = jnp.where(action == PAD, value, jnp.maximum(keep, change))
+        return best, jnp.where(action == PAD, PAD, choice).astype(index)
+
+    value = jnp.zeros((num_states, max_changes + 1), reward.dtype)
+    return jax.lax.scan(step, value, (actions, moves), reverse=True)
+
+
+def _expected(probs: Float[Array, "A S S"], value: Float[Array, "S K+1"]) -> Float[Array, "A S K+1"]:
+    """Σ_s' P(s' | s, a)·v(s'); -inf where a state from which no plan is valid has a chance."""
+    lost = jnp.isneginf(value)
+    mean, risk = (
+        jnp.matmul(probs, x, precision=jax.lax.Precision.HIGHEST)  # not in a GPU's TF32
+        for x in (jnp.where(lost, 0.0, value), lost.astype(value.dtype))
+    )
+    return jnp.where(risk > 0, -jnp.inf, mean)
+
+
+def _draw(probs: Float[Array, " S"], uniform: Float[Array, ""]) -> Int[Array, ""]:
+    """The state in whose share of the probabilities `uniform` falls."""
+    cumulative = jnp.cumsum(probs)
+    return jnp.minimum(jnp.sum(uniform * cumulative[-1] >= cumulative, dtype=jnp.int32), len(probs) - 1)
+
+
+@partial(jax.jit, static_argnames="max_changes")
+def _values(p_counterfactual, reward, actions, start, *, max_changes):
+    dtype = jnp.result_type(p_counterfactual, reward, jnp.float32)
+    value, _ = _programme(reward.astype(dtype), actions, max_changes, _expected, p_counterfactual.astype(dtype))
+    return value[start]
+
+
+def _assemble(
+    task: Task, world: _World, originals: Paths, valid: Bool[np.ndarray, " B"], plans: _Plan
+) -> ActionChanges:
+    steps = max(int(np.max(originals.lengths)) - 1, 0)
+    goes_on = np.flatnonzero(~np.asarray(world.stops))
+    found = np.asarray(plans.policy)[:, :steps]
+    policy = np.full((*found.shape[:2], world.num_states, found.shape[3]), PAD, found.dtype)
+    policy[:, :, np.asarray(world.state_id)[goes_on]] = found[:, :, goes_on]
+    symbols = np.where(np.arange(steps + 1) == 0, np.asarray(originals.symbols)[:, :1], plans.symbols[:, : steps + 1])
+    ended = metrics.status(
+        distance=np.where(plans.unchanged, 0, 1),
+        reached=plans.reached,
+        terminated=plans.terminated,
+        met=None if task.goal is None else plans.met,
+    )
+    return ActionChanges(
+        reward=np.where(valid[:, None], plans.reward, -np.inf),
+        policy=policy,
+        changes=np.asarray(plans.changes),
+        paths=Paths(symbols, np.sum(symbols != PAD, axis=1, dtype=np.int32), np.asarray(plans.actions)[:, :steps]),
+        realized=np.where(valid, plans.realized, -np.inf),
+        valid=valid,
+        status=np.where(valid, ended, "invalid"),
+    )
+
+
+def _check_changes(max_changes: int) -> None:
+    if max_changes < 0:
+        raise ValueError(f"max_changes: expected at least 0, got {max_changes}")
+
+
+def _check_range(name: str, values: Any, low: int, high: int) -> None:
+    if isinstance(values, Tracer):
+        return  # inside jit or vmap there is nothing to look at
+    bad = [int(x) for x in np.ravel(values) if not low <= x < high]
+    if bad:
+        raise ValueError(f"{name}: expected integers in [{low}, {high - 1}], got {bad[0]}")

@@ -1,0 +1,136 @@
+"""What would have happened: transition probabilities in the counterfactual MDP of an observed path.
+
+The world is a Gumbel-max structural causal model (Oberst and Sontag 2019; Tsirtsis, De and Gomez-Rodriguez 2021): at
+each step s' = argmax_i log P(i | s, a) + G_i with Gumbel noise G. What was observed at step t tells something about its
+noise, and P_cf(s' | t, a, s) is the chance that the same noise leads from s under a to s'.
+
+With E_i = exp(-G_i), an Exp(1) variable, the argmax is a race: i arrives at time E_i / P(i | s, a), and the first one
+is s'. Write p = P(· | s_t, a_t). The winner's time M is Exp(1) whoever wins, and after it the others have to wait anew,
+since exponential times have no memory. So the posterior (the top-down truncated Gumbels of the papers) is
+
+    E_i = p_i·M for the observed i = s_{t+1},    E_i = p_i·M + Exp(1) for all others.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from pprjax.paths import PAD
+
+_SOONEST = 1e-30  # a time of 0 would win with an infinite strength, and 0·∞ is not a number
+
+
+def counterfactual_probabilities(
+    transition: Float[Array, "A S S"],
+    states: Int[Array, " T+1"],
+    actions: Int[Array, " T"],
+    *,
+    num_samples: int | None = None,
+    key: jax.Array | None = None,
+) -> Float[Array, "T A S S"]:
+    """P_cf[t, a, s, s']: the chance that action a in state s would have led to s' at step t of the observed path.
+
+    Args:
+        transition: P[a, s, s'], each row sums to 1, or to 0 where the action is not available; so then does P_cf.
+        states: s_0 … s_T. PAD where it was not observed: that step's noise keeps its prior, and P_cf[t] = P.
+        actions: a_0 … a_{T-1}; PAD behind the end.
+        num_samples: estimate each row as a histogram of so many samples of the noise, as published, in float32. None:
+            its limit, exactly. In the race, i ≠ s_{t+1} starts at r_i·M with r_i = p_i / q_i and q = P(· | s, a), and
+            runs at rate q_i until s_{t+1} arrives at r·M. With L(u) = 1 + Σ_j q_j·max(u - r_j, 0),
+
+                P_cf(i) = q_i ∫ du / L(u)² from r_i to r,    P_cf(s_{t+1}) = 1 / L(r),
+
+            a sum of as many fractions as there are states.
+        key: consumed by sampling.
+
+    Raises:
+        ValueError: the shapes do not fit, num_samples is below 1, or samples are wanted and there is no key.
+    """
+    transition, states, actions = jnp.asarray(transition), jnp.asarray(states), jnp.asarray(actions)
+    if transition.ndim != 3 or transition.shape[1] != transition.shape[2]:
+        raise ValueError(f"transition: expected float[A, S, S], got shape {transition.shape}")
+    if actions.ndim != 1 or states.shape != (actions.shape[0] + 1,):
+        raise ValueError(f"states, actions: expected int[T + 1] and int[T], got {states.shape} and {actions.shape}")
+    check_sampling(num_samples, key)
+    if num_samples is None:
+        return _exact(transition, states, actions)
+    return _estimate(transition, states, actions, key, num_samples=num_samples)
+
+
+def check_sampling(num_samples: int | None, key: jax.Array | None) -> None:
+    """Raise a ValueError that names what is wrong with the two."""
+    if num_samples is not None and num_samples < 1:
+        raise ValueError(f"num_samples: expected at least 1, or None for the exact probabilities, got {num_samples}")
+    if num_samples is not None and key is None:
+        raise ValueError("key: sampling needs one, got None")
+
+
+@jax.jit
+def _exact(transition, states, actions):
+    return jax.vmap(partial(_limit, transition))(states[:-1], actions, states[1:])
+
+
+@partial(jax.jit, static_argnames="num_samples")
+def _estimate(transition, states, actions, key, *, num_samples):
+    steps = (states[:-1], actions, states[1:], jax.random.split(key, actions.shape[0]))
+    # one step after another: side by side, the samples of all steps would not fit a cache
+    return jax.lax.map(lambda step: _histogram(transition, num_samples, *step), steps)
+
+
+def _limit(
+    transition: Float[Array, "A S S"], state: Int[Array, ""], action: Int[Array, ""], following: Int[Array, ""]
+) -> Float[Array, "A S S"]:
+    """P_cf at one step: the integral of 1 / L² in closed form, from each start of an arrival to the next."""
+    p = transition[action, state]
+    observed = jnp.arange(p.shape[0]) == following
+    q = jnp.where(observed, 0.0, transition)
+    until = _ratio(p[following], transition[..., following, None])  # r
+    starts = _ratio(p, q)  # r_i
+
+    order = jnp.argsort(starts, axis=-1)
+    starts, rates = (jnp.take_along_axis(x, order, axis=-1) for x in (starts, q))
+    low = jnp.minimum(starts, until)
+    high = jnp.minimum(jnp.concatenate([starts[..., 1:], jnp.full_like(until, jnp.inf)], axis=-1), until)
+    width = jnp.where(low < high, high - low, 0.0)
+    rate = jnp.cumsum(rates, axis=-1)  # of all that have started
+    after = 1.0 + jnp.cumsum(rate * width, axis=-1)  # L at the end of each piece
+    before = jnp.concatenate([jnp.ones_like(until), after[..., :-1]], axis=-1)
+    # ∫ du / L² over a piece is width / (before·after), written so that the last width may be ∞
+    piece = jnp.where(width > 0, 1.0 / (before * (before / width + rate)), 0.0)
+    wins = rates * jax.lax.cumsum(piece, axis=piece.ndim - 1, reverse=True)
+
+    wins = jnp.take_along_axis(wins, jnp.argsort(order, axis=-1), axis=-1)
+    wins = jnp.where(observed, 1.0 / after[..., -1:], wins)
+    possible = transition.any(axis=-1, keepdims=True)
+    return jnp.where(following == PAD, transition, jnp.where(possible, wins, 0.0))
+
+
+def _ratio(p: Float[Array, "*#dims"], q: Float[Array, "*#dims"]) -> Float[Array, "*#dims"]:
+    """p / q, and ∞ where q is 0: whatever p is, it never arrives."""
+    return jnp.where(q > 0, p / jnp.where(q > 0, q, 1.0), jnp.inf)
+
+
+def _histogram(
+    transition: Float[Array, "A S S"],
+    num_samples: int,
+    state: Int[Array, ""],
+    action: Int[Array, ""],
+    following: Int[Array, ""],
+    key: jax.Array,
+) -> Float[Array, "A S S"]:
+    """P_cf at one step: how often each state wins the race, over samples of the noise."""
+    p = transition[action, state].astype(jnp.float32)
+    num_states = p.shape[0]
+    noise = jax.random.exponential(key, (num_states + 1, num_samples), jnp.float32)
+    first, waiting = noise[0], noise[1:]
+    observed = jnp.arange(num_states)[:, None] == following
+    times = jnp.where(following == PAD, waiting, p[:, None] * first + jnp.where(observed, 0.0, waiting))
+    strength = 1.0 / jnp.maximum(times, _SOONEST)
+    # samples come last, so that the race is run for a vector of them at a time
+    winner = jnp.argmax(transition.astype(jnp.float32)[..., None] * strength, axis=-2)
+    wins = jnp.sum(winner[..., None, :] == jnp.arange(num_states)[:, None], axis=-1)
+    return jnp.where(transition.any(axis=-1, keepdims=True), wins / num_samples, 0.0).astype(transition.dtype)
