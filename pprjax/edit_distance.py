@@ -14,15 +14,23 @@ one *column* for each t. With unit costs a column is two bit vectors of vertical
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Int, Num
+from jax.core import Tracer
+from jaxtyping import Array, Float, Int, Num
+
+from pprjax.paths import PAD
 
 WORD_BITS = 32
+LANES = 32  # paths that `_bulk` keeps side by side in memory: a step of theirs is one or two cache lines
+BULK = 4096  # paths from which on its seconds of compilation pay
+SYMBOL_RANGE = 255  # it compares bytes if the original's symbols span less; 255 stands for every other symbol
 
 
 class EditCosts(NamedTuple):
@@ -147,7 +155,7 @@ def levenshtein(
 
     Raises:
         TypeError: symbols or lengths are not integers.
-        ValueError: a cost, a shape, a symbol or a length is not as above. Traced values are not checked.
+        ValueError: a cost, a shape, a symbol or a length is not as above. The values in JAX arrays are not looked at.
     """
     costs = EditCosts(w_ins, w_del, w_sub).check()
     original, paths = _integers("original", original), _integers("paths", paths)
@@ -155,9 +163,10 @@ def levenshtein(
         raise ValueError(f"original: expected one sequence, int[n], got shape {original.shape}")
     if paths.ndim == 0:
         raise ValueError("paths: expected int[..., T], got a single number")
-    lengths = _lengths("lengths", lengths, paths)
-    original_length = _lengths("original_length", original_length, original)
-    narrow = not isinstance(original, jax.core.Tracer) and _span(np.asarray(original)) < SYMBOL_RANGE
+    lengths = None if lengths is None else _lengths("lengths", lengths, paths.shape)
+    if original_length is not None:
+        original_length = _lengths("original_length", original_length, original.shape)
+    narrow = not isinstance(original, Tracer) and _span(np.asarray(original)) < SYMBOL_RANGE
     return _distances(original, original_length, paths, lengths, costs=costs, narrow=narrow)
 
 
@@ -201,25 +210,25 @@ def _integers(name: str, values) -> Array | np.ndarray:
         return jnp.zeros(values.shape, jnp.int32)
     if not jnp.issubdtype(values.dtype, jnp.integer):
         raise TypeError(f"{name}: expected integers, got {values.dtype}")
-    if not np.can_cast(values.dtype, np.int32) and not isinstance(values, jax.core.Tracer):
+    if isinstance(values, np.ndarray) and not np.can_cast(values.dtype, np.int32):
         low, high = int(values.min()), int(values.max())
         if low < PAD or high > np.iinfo(np.int32).max:
             raise ValueError(f"{name}: expected integers in [0, 2147483647] or PAD ({PAD}), got {low} to {high}")
     return values.astype(np.int32)
 
 
-def _lengths(name: str, lengths, symbols: Array | np.ndarray) -> Array | np.ndarray:
-    *batch, room = symbols.shape
-    if lengths is None:
-        padded = symbols == PAD
-        return jnp.where(padded.any(-1), padded.argmax(-1), room) if room else jnp.zeros(batch, jnp.int32)
+def _lengths(name: str, lengths, shape: tuple[int, ...]) -> Array | np.ndarray:
+    """`lengths` as int32, one for each sequence of an array of this shape."""
+    *batch, room = shape
     lengths = _integers(name, lengths)
     if lengths.shape != tuple(batch):
         raise ValueError(f"{name}: expected one for each sequence, shape {tuple(batch)}, got shape {lengths.shape}")
-    if lengths.size and not isinstance(lengths, jax.core.Tracer):
-        low, high = int(lengths.min()), int(lengths.max())
-        if low < 0 or high > room:
-            raise ValueError(f"{name}: expected lengths in [0, {room}], got {low} to {high}")
+    if (
+        isinstance(lengths, np.ndarray | np.integer)
+        and lengths.size
+        and not 0 <= lengths.min() <= lengths.max() <= room
+    ):
+        raise ValueError(f"{name}: expected lengths in [0, {room}], got {lengths.min()} to {lengths.max()}")
     return lengths
 
 
@@ -230,12 +239,19 @@ def _span(symbols: np.ndarray) -> int:
 @partial(jax.jit, static_argnames=("costs", "narrow"))
 def _distances(original, original_length, paths, lengths, *, costs: EditCosts, narrow: bool) -> Num[Array, "*batch"]:
     *batch, room = paths.shape
+    lengths = _up_to_pad(paths) if lengths is None else lengths
+    original_length = _up_to_pad(original) if original_length is None else original_length
     flat, flat_lengths = paths.reshape(math.prod(batch), room), lengths.reshape(-1)
     if costs.unit and 0 < original.shape[0] <= WORD_BITS and room and len(flat) >= BULK:
         result = _bulk(original, original_length, flat, flat_lengths, narrow)
     else:
         result = jax.vmap(partial(_grow, original, original_length, costs=costs))(flat, flat_lengths)
     return result.reshape(batch)
+
+
+def _up_to_pad(symbols: Int[Array, "*batch T"]) -> Int[Array, "*batch"]:
+    room = symbols.shape[-1]
+    return jnp.where(symbols == PAD, jnp.arange(room), room).min(-1, initial=room)
 
 
 def _grow(original, original_length, path, length, *, costs: EditCosts) -> Num[Array, ""]:
@@ -253,48 +269,43 @@ def _grow(original, original_length, path, length, *, costs: EditCosts) -> Num[A
 def _bulk(original, original_length, paths, lengths, narrow: bool) -> Int[Array, " B"]:
     """D[original_length, length] of many paths against at most 32 symbols, under unit costs.
 
-    The steps are unrolled, so that a column lives in registers, and the bottom row is summed up on the way: to count the
-    bits of the last column instead takes LLVM minutes to compile. The barriers keep XLA from fusing what is fast
-    only apart: bytes beside 32-bit words, or a transposition beside anything.
+    The steps are unrolled, so that a column lives in registers, and the bottom row is summed up on the way:
+    to count the bits of the last column instead takes LLVM minutes to compile. The barriers keep XLA from fusing
+    what is fast only apart: bytes and 32-bit words, a transposition and anything else.
     """
     barrier = jax.lax.optimization_barrier
     n, (count, room) = original.shape[0], paths.shape
     steps = min(room, WORD_BITS)
     paths = jnp.pad(paths, ((0, -count % LANES), (0, -room % steps)))
     lengths = jnp.pad(lengths, (0, -count % LANES))
+    word = jnp.uint8 if narrow else jnp.uint32
     if narrow:
         low = original.min()
-        original = (original - low).astype(jnp.uint8)
-        paths = jnp.minimum((paths - low).astype(jnp.uint32), SYMBOL_RANGE).astype(jnp.uint8)
-    blocks = len(lengths) // LANES
-    lengths = barrier(lengths.reshape(blocks, LANES))
-    symbols = barrier(paths).reshape(blocks, LANES, -1).swapaxes(1, 2)  # [blocks, T, LANES]
-    symbols = barrier(symbols.reshape(blocks, -1))
-    groups = [symbols]
+        original = (original - low).astype(word)
+        paths = jnp.minimum((paths - low).astype(jnp.uint32), SYMBOL_RANGE).astype(word)
+    blocks, bits = len(lengths) // LANES, jnp.iinfo(word).bits
+    shape = (blocks, LANES)
+    symbols = barrier(paths).reshape(blocks, LANES, -1).swapaxes(1, 2)
+    symbols = barrier(symbols.reshape(blocks, -1))  # [blocks, T * LANES]
+    matches = barrier([_match(original[k : k + bits], symbols, word) for k in range(0, n, bits)])
+    matches = [m.reshape(blocks, -1, steps, LANES).swapaxes(0, 1) for m in matches]
+    lengths = barrier(lengths.reshape(shape))
     bottom_bit = jnp.maximum(original_length - 1, 0).astype(jnp.uint32)
-    bits = 8 if narrow else WORD_BITS
-    if narrow:
-        groups = barrier([_match(original[k : k + bits], symbols, jnp.uint8) for k in range(0, n, bits)])
-    groups = [g.reshape(blocks, -1, steps, LANES).swapaxes(0, 1) for g in groups]
 
     def segment(carry, x):
         plus, minus, bottom = carry
-        first, rows = x
+        first, match = x
         for t in range(steps):
-            row = [r[:, t] for r in rows]
-            if narrow:
-                eq = sum(r.astype(jnp.uint32) << (bits * i) for i, r in enumerate(row))
-            else:
-                eq = _match(original, row[0], jnp.uint32)
+            eq = jnp.zeros(shape, jnp.uint32)
+            for i, m in enumerate(match):
+                eq = eq | (m[:, t].astype(jnp.uint32) << (bits * i))
             plus, minus, (up, down), _ = _append_word(plus, minus, eq, TOP)
             change = (up >> bottom_bit & 1).astype(jnp.int32) - (down >> bottom_bit & 1).astype(jnp.int32)
             bottom = bottom + jnp.where(first + t < lengths, change, 0)
         return (plus, minus, bottom), None
 
-    shape = (blocks, LANES)
     column = (jnp.full(shape, 0xFFFFFFFF, jnp.uint32), jnp.zeros(shape, jnp.uint32), jnp.zeros(shape, jnp.int32))
-    xs = (jnp.arange(0, groups[0].shape[0] * steps, steps), groups)
-    (_, _, bottom), _ = jax.lax.scan(segment, column, xs)
+    (_, _, bottom), _ = jax.lax.scan(segment, column, (jnp.arange(0, matches[0].shape[0] * steps, steps), matches))
     distances = barrier(bottom).reshape(-1)[:count] + original_length
     return jnp.where(original_length > 0, distances, lengths.reshape(-1)[:count])
 

@@ -1,0 +1,72 @@
+"""How much faster is `levenshtein` than rapidfuzz: one original of 24 symbols against 65,536 paths of at most 32?
+
+python bench/edit_distance.py
+
+rapidfuzz gets its best input, text of one character a symbol, made before the clock starts, in each of its three
+ways: `cdist` of the original with the paths (which it does on one core), of the paths with the original, and `cpdist`
+of pairs. `ratio` is against the fastest of them on all cores.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import cdist, cpdist
+from report import finish, median_seconds, table
+
+from pprjax.edit_distance import levenshtein
+
+PATHS, ROOM, ORIGINAL, SYMBOLS = 65_536, 32, 24, 48
+TRACED, NUMPY, CHOSEN = "levenshtein, inside jit", "levenshtein, NumPy in", "levenshtein"
+DISTANCE = {"scorer": Levenshtein.distance, "workers": -1, "dtype": np.int32}
+
+
+def text(symbols: np.ndarray) -> str:
+    return "".join(chr(ord("0") + s) for s in symbols)
+
+
+def main() -> None:
+    rng = np.random.default_rng(0)
+    original = rng.integers(0, SYMBOLS, ORIGINAL, np.int32)
+    paths = rng.integers(0, SYMBOLS, (PATHS, ROOM), np.int32)
+    lengths = rng.integers(1, ROOM + 1, PATHS, np.int32)
+    on_device = jnp.asarray(paths), jnp.asarray(lengths)
+    traced = jax.jit(levenshtein)
+    query, choices = text(original), [text(path[:k]) for path, k in zip(paths, lengths, strict=True)]
+    queries = [query] * PATHS
+    lists = [path[:k].tolist() for path, k in zip(paths, lengths, strict=True)]
+    ways = {
+        CHOSEN: lambda: levenshtein(original, *on_device),
+        NUMPY: lambda: levenshtein(original, paths, lengths),
+        TRACED: lambda: traced(original, *on_device),
+        "rapidfuzz cdist, 1 × 65,536, text": lambda: cdist([query], choices, **DISTANCE)[0],
+        "rapidfuzz cdist, 65,536 × 1, text": lambda: cdist(choices, [query], **DISTANCE)[:, 0],
+        "rapidfuzz cpdist, text": lambda: cpdist(queries, choices, **DISTANCE),
+        "rapidfuzz cdist, 1 × 65,536, lists": lambda: cdist([original.tolist()], lists, **DISTANCE)[0],
+    }
+    expected = np.asarray(ways["rapidfuzz cpdist, text"]())
+    for name, way in ways.items():
+        np.testing.assert_array_equal(way(), expected, err_msg=name)
+
+    seconds = dict(zip(ways, median_seconds(*ways.values(), rounds=31), strict=True))
+    best = min(s for name, s in seconds.items() if name.startswith("rapidfuzz"))
+    rows = [
+        {"way": name, "ms": 1e3 * s, "million pairs/s": PATHS / s / 1e6, "times the best rapidfuzz": best / s}
+        for name, s in seconds.items()
+    ]
+    table(f"{PATHS:,} paths of at most {ROOM} symbols against one of {ORIGINAL}", rows)
+    cdist_seconds = seconds["rapidfuzz cdist, 1 × 65,536, text"]
+    finish(
+        "edit_distance",
+        {
+            "pairs_per_second": {name: PATHS / s for name, s in seconds.items()},
+            "ratio": best / seconds[CHOSEN],
+            "ratio_to_cdist": cdist_seconds / seconds[CHOSEN],
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
