@@ -52,12 +52,12 @@ class ActionChanges:
 
 
 def action_change_values(
-    p_counterfactual: Float[Array, "T A S S"],
-    reward: Float[Array, "A S"],
-    actions: Int[Array, " T"],
-    start: Int[Array, ""] | int,
+    p_counterfactual: Float[Array | np.ndarray, "T A S S"],
+    reward: Float[Array | np.ndarray, "A S"],
+    actions: Int[Array | np.ndarray, " T"],
+    start: Int[Array | np.ndarray, ""] | int,
     max_changes: int,
-) -> Float[Array, " K+1"]:
+) -> Float[Array, " k"]:
     """The best expected reward when at most k of the observed actions change, for k = 0 … max_changes.
 
     O(T·K·A·S²). Computed in the precision of the arguments.
@@ -70,7 +70,7 @@ def action_change_values(
         max_changes: K, at least 0.
 
     Returns:
-        The values, which never fall in k.
+        float[K + 1], which never falls in k.
 
     Raises:
         ValueError: a shape, an action or the start does not fit, or max_changes is below 0.
@@ -118,10 +118,10 @@ def action_changes(
             num_samples below 1.
     """
     _check_changes(max_changes)
-    transition = task.env.transition_probs(task.params) if hasattr(task.env, "transition_probs") else None
+    world = _stochastic(task) if hasattr(task.env, "transition_probs") else None
     steps = -(-max(int(np.max(originals.lengths)) - 1, 1) // _STEPS) * _STEPS
     padded = originals.padded_to(steps + 1)
-    if transition is None:
+    if world is None:
         world = _deterministic(task)
         observed = _walk(task, world, padded)
         num_samples, key = None, jax.random.key(0) if key is None else key
@@ -129,7 +129,8 @@ def action_changes(
         if key is None:
             raise ValueError("key: a stochastic world needs one, got None")
         check_sampling(num_samples, key)
-        world = _stochastic(task, transition)
+        if np.unique(world.symbol).size < world.num_states:
+            raise ValueError("task.env: expected a symbol of its own for each state of a stochastic world")
         observed = _look_up(task, world, padded)
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(len(originals)))
     plans = jax.device_get(_solve(task, world, observed, keys, max_changes=max_changes, num_samples=num_samples))
@@ -158,7 +159,7 @@ class _World:
 class _Observed:
     """B originals as the world sees them, over T steps. PAD behind the end, and everywhere where not valid."""
 
-    states: Any  # int32[B, T + 1], from 0 to N
+    states: Any  # int32[B, T + 1], in [0, N)
     actions: Any  # int32[B, T]
     valid: Any  # bool[B]
     symbols: Any  # int32[B, T + 1]
@@ -168,16 +169,16 @@ class _Observed:
 class _Plan:
     """What is found for one original."""
 
-    reward: jax.Array  # float[K + 1]
-    policy: jax.Array  # int[T, N, K + 1]
-    changes: jax.Array  # int32[]
-    symbols: jax.Array  # int32[T + 1], the realized path
-    actions: jax.Array  # int32[T]
-    realized: jax.Array  # float[]
-    unchanged: jax.Array  # bool[], the realized path is the original
-    terminated: jax.Array  # bool[]
-    reached: jax.Array  # bool[]
-    met: jax.Array  # bool[]
+    reward: Any  # float[K + 1]
+    policy: Any  # int[T, N, K + 1]
+    changes: Any  # int32[]
+    symbols: Any  # int32[T + 1], the realized path
+    actions: Any  # int32[T]
+    realized: Any  # float[]
+    unchanged: Any  # bool[], the realized path is the original
+    terminated: Any  # bool[]
+    reached: Any  # bool[]
+    met: Any  # bool[]
 
 
 def _deterministic(task: Task) -> _World:
@@ -201,24 +202,26 @@ def _deterministic(task: Task) -> _World:
     )
 
 
-def _stochastic(task: Task, transition: Float[Array, "S A S"]) -> _World:
-    ids = jnp.arange(task.num_states)
+@jax.jit
+def _stochastic(task: Task) -> _World | None:
+    """None where the world turns out to be deterministic."""
+    transition = task.env.transition_probs(task.params)
+    if transition is None:
+        return None
+    ids = jnp.arange(transition.shape[0])
     states = jax.vmap(lambda i: task.env.state_from_id(i, task.params))(ids)
     usable = jax.vmap(task.available)(states).T
     ended = jax.vmap(lambda state: task.env.is_terminated(state, task.params))(states)
-    step = partial(task.step, jax.random.key(0))
-    reward = jax.vmap(lambda action: jax.vmap(lambda state: step(state, action)[1])(states))(jnp.arange(len(usable)))
-    symbol = np.asarray(jax.vmap(task.symbol)(states))
-    if np.unique(symbol).size < symbol.size:
-        raise ValueError("task.env: expected a symbol of its own for each state of a stochastic world")
     stops = ended | ~usable.any(0)
+    earned = partial(task.step, jax.random.key(0))
+    reward = jax.vmap(lambda action: jax.vmap(lambda state: earned(state, action)[1])(states))(jnp.arange(len(usable)))
     return _World(
         following=None,
         transition=jnp.where(stops[:, None], jnp.eye(len(ids), dtype=transition.dtype), jnp.moveaxis(transition, 1, 0)),
         reward=jnp.where(stops, 0.0, jnp.where(usable, reward, -jnp.inf)),
         ended=ended,
         stops=stops,
-        symbol=symbol,
+        symbol=jax.vmap(task.symbol)(states),
         state_id=ids,
         states=states,
         num_states=len(ids),
@@ -255,14 +258,15 @@ def _look_up(task: Task, world: _World, originals: Paths) -> _Observed:
     if originals.actions is None:
         raise ValueError("originals: expected actions, which a stochastic world does not give away; got none")
     symbols, actions = np.asarray(originals.symbols), np.asarray(originals.actions)
-    order = np.argsort(world.symbol)
-    states = order[np.minimum(np.searchsorted(world.symbol, symbols, sorter=order), len(order) - 1)].astype(np.int32)
+    symbol, transition, reward, stops = map(np.asarray, (world.symbol, world.transition, world.reward, world.stops))
+    order = np.argsort(symbol)
+    states = order[np.minimum(np.searchsorted(symbol, symbols, sorter=order), len(order) - 1)].astype(np.int32)
     lengths = np.asarray(originals.lengths)[:, None]
     on_path = np.arange(symbols.shape[1]) < lengths
-    known = (world.symbol[states] == symbols) | ~on_path
-    here, there, taken = states[:, :-1], states[:, 1:], np.clip(actions, 0, len(world.reward) - 1)
-    possible = (np.asarray(world.transition)[taken, here, there] > 0) & ~np.asarray(world.stops)[here]
-    possible &= (taken == actions) & np.isfinite(np.asarray(world.reward)[taken, here])
+    known = (symbol[states] == symbols) | ~on_path
+    here, there, taken = states[:, :-1], states[:, 1:], np.clip(actions, 0, len(reward) - 1)
+    possible = (transition[taken, here, there] > 0) & ~stops[here]
+    possible &= (taken == actions) & np.isfinite(reward[taken, here])
     valid = known.all(1) & (possible | ~on_path[:, 1:]).all(1) & (lengths[:, 0] - 1 <= task.horizon)
     return _Observed(
         states=np.where(on_path & valid[:, None], states, PAD),
@@ -279,7 +283,7 @@ def _solve(
     """A plan for each original, some side by side and some after another, to bound the memory."""
     num_floats = world.reward.size * (max_changes + 1)
     if world.transition is not None:
-        num_floats += world.transition.size * observed.actions.shape[1]
+        num_floats += world.transition.size * observed.actions.shape[1] + world.reward.size * (num_samples or 0)
     return jax.lax.map(
         lambda x: _solve_one(task, world, max_changes, num_samples, *x),
         (observed, keys),
@@ -338,9 +342,9 @@ def _programme(
     reward: Float[Array, "A S"],
     actions: Int[Array, " T"],
     max_changes: int,
-    expected: Callable[[Any, Float[Array, "S K+1"]], Float[Array, "A S K+1"]],
+    expected: Callable[[Any, Float[Array, "S k"]], Float[Array, "A S k"]],
     moves: Any,
-) -> tuple[Float[Array, "S K+1"], Int[Array, "T S K+1"]]:
+) -> tuple[Float[Array, "S k"], Int[Array, "T S k"]]:
     """v(s, 0, k) and the policy. `expected(moves[t], v_{t+1})` is the mean of v_{t+1} after each action."""
     num_actions, num_states = reward.shape
     index = jnp.int8 if num_actions <= 127 else jnp.int32  # the policy is the largest of the results
@@ -363,7 +367,7 @@ def _programme(
     return jax.lax.scan(step, value, (actions, moves), reverse=True)
 
 
-def _expected(probs: Float[Array, "A S S"], value: Float[Array, "S K+1"]) -> Float[Array, "A S K+1"]:
+def _expected(probs: Float[Array, "A S S"], value: Float[Array, "S k"]) -> Float[Array, "A S k"]:
     """Σ_s' P(s' | s, a)·v(s'); -inf where a state from which no plan is valid has a chance."""
     lost = jnp.isneginf(value)
     mean, risk = (

@@ -17,6 +17,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from pprjax.paths import PAD
@@ -25,9 +26,9 @@ _SOONEST = 1e-30  # a time of 0 would win with an infinite strength, and 0·∞ 
 
 
 def counterfactual_probabilities(
-    transition: Float[Array, "A S S"],
-    states: Int[Array, " T+1"],
-    actions: Int[Array, " T"],
+    transition: Float[Array | np.ndarray, "A S S"],
+    states: Int[Array | np.ndarray, " n"],
+    actions: Int[Array | np.ndarray, " T"],
     *,
     num_samples: int | None = None,
     key: jax.Array | None = None,
@@ -36,7 +37,7 @@ def counterfactual_probabilities(
 
     Args:
         transition: P[a, s, s'], each row sums to 1, or to 0 where the action is not available; so then does P_cf.
-        states: s_0 … s_T. PAD where it was not observed: that step's noise keeps its prior, and P_cf[t] = P.
+        states: s_0 … s_T, n = T + 1 of them. PAD where it was not observed: that noise keeps its prior, P_cf[t] = P.
         actions: a_0 … a_{T-1}; PAD behind the end.
         num_samples: estimate each row as a histogram of so many samples of the noise, as published, in float32. None:
             its limit, exactly. In the race, i ≠ s_{t+1} starts at r_i·M with r_i = p_i / q_i and q = P(· | s, a), and
