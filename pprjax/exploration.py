@@ -41,9 +41,12 @@ def row_of(task: Task, state: State) -> Int[Array, ""]:
 
 
 def bonus(counts: Int[Array, "S A"], c_e: Float[Array, ""] | float) -> Float[Array, "S A"]:
-    """c_e·√(ln t / N(s, a)), with t the actions taken so far; UNTRIED where N(s, a) = 0 (UCB1, Auer et al. 2002)."""
+    """c_e·√(ln t / N(s, a)), with t the actions taken so far; UNTRIED where N(s, a) = 0 (UCB1, Auer et al. 2002).
+
+    c_e = 0 is no bonus at all, for untried actions either.
+    """
     log_t = jnp.log(jnp.maximum(counts.sum(), 1).astype(jnp.result_type(float)))
-    return jnp.where(counts > 0, c_e * jnp.sqrt(log_t / jnp.maximum(counts, 1)), UNTRIED)
+    return jnp.where(counts > 0, c_e * jnp.sqrt(log_t / jnp.maximum(counts, 1)), jnp.where(c_e > 0, UNTRIED, 0.0))
 
 
 def count(counts: Int[Array, "S A"], lanes: Trajectory) -> Int[Array, "S A"]:
