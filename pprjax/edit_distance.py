@@ -22,15 +22,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax.core import Tracer
 from jaxtyping import Array, Float, Int, Num
 
 from pprjax.paths import PAD
 
 WORD_BITS = 32
-LANES = 32  # paths that `_bulk` keeps side by side in memory: a step of theirs is one or two cache lines
+STEPS = 32  # symbols that `_bulk` appends between one store of the column and the next
+LANES = 64  # paths that it keeps side by side in memory: of bytes, a cache line
 BULK = 4096  # paths from which on its seconds of compilation pay
-SYMBOL_RANGE = 255  # it compares bytes if the original's symbols span less; 255 stands for every other symbol
+SYMBOL_RANGE = 254  # it works in bytes if the original's symbols span less; 0 and 255 stand for all the others
 
 
 class EditCosts(NamedTuple):
@@ -138,8 +138,8 @@ def levenshtein(
 ) -> Num[Array, "*batch"]:
     """d(τ₀, τ): the cheapest way to edit the original into each path, symbol by symbol (Levenshtein, 1966).
 
-    Works on NumPy and JAX arrays, and under `jit` and `vmap`. It is fastest called directly on many paths, where it
-    can see that the symbols of the original span less than 255.
+    Works on NumPy and JAX arrays, and under `jit` and `vmap`. Fastest for many paths of at most 32 symbols with an
+    original of at most 32, the largest of them less than 254 above the smallest.
 
     Args:
         original: τ₀; symbols in [0, 2³¹ - 1].
@@ -166,8 +166,7 @@ def levenshtein(
     lengths = None if lengths is None else _lengths("lengths", lengths, paths.shape)
     if original_length is not None:
         original_length = _lengths("original_length", original_length, original.shape)
-    narrow = not isinstance(original, Tracer) and _span(np.asarray(original)) < SYMBOL_RANGE
-    return _distances(original, original_length, paths, lengths, costs=costs, narrow=narrow)
+    return _distances(original, original_length, paths, lengths, costs=costs)
 
 
 def manhattan(
@@ -214,7 +213,7 @@ def _integers(name: str, values) -> Array | np.ndarray:
         low, high = int(values.min()), int(values.max())
         if low < PAD or high > np.iinfo(np.int32).max:
             raise ValueError(f"{name}: expected integers in [0, 2147483647] or PAD ({PAD}), got {low} to {high}")
-    return values.astype(np.int32)
+    return values if values.dtype == np.int32 else values.astype(np.int32)
 
 
 def _lengths(name: str, lengths, shape: tuple[int, ...]) -> Array | np.ndarray:
@@ -232,18 +231,19 @@ def _lengths(name: str, lengths, shape: tuple[int, ...]) -> Array | np.ndarray:
     return lengths
 
 
-def _span(symbols: np.ndarray) -> int:
-    return int(symbols.max()) - int(symbols.min()) if symbols.size else 0
-
-
-@partial(jax.jit, static_argnames=("costs", "narrow"))
-def _distances(original, original_length, paths, lengths, *, costs: EditCosts, narrow: bool) -> Num[Array, "*batch"]:
+@partial(jax.jit, static_argnames="costs")
+def _distances(original, original_length, paths, lengths, *, costs: EditCosts) -> Num[Array, "*batch"]:
     *batch, room = paths.shape
     lengths = _up_to_pad(paths) if lengths is None else lengths
     original_length = _up_to_pad(original) if original_length is None else original_length
     flat, flat_lengths = paths.reshape(math.prod(batch), room), lengths.reshape(-1)
     if costs.unit and 0 < original.shape[0] <= WORD_BITS and room and len(flat) >= BULK:
-        result = _bulk(original, original_length, flat, flat_lengths, narrow)
+        operands = (original, original_length, flat, flat_lengths)
+        if room <= STEPS:
+            narrow = original.max() - original.min() < SYMBOL_RANGE
+            result = jax.lax.cond(narrow, _bulk_bytes, _bulk, *operands)
+        else:
+            result = _bulk(*operands)
     else:
         result = jax.vmap(partial(_grow, original, original_length, costs=costs))(flat, flat_lengths)
     return result.reshape(batch)
@@ -266,48 +266,58 @@ def _grow(original, original_length, path, length, *, costs: EditCosts) -> Num[A
     return distance(column, original_length, costs)
 
 
-def _bulk(original, original_length, paths, lengths, narrow: bool) -> Int[Array, " B"]:
-    """D[original_length, length] of many paths against at most 32 symbols, under unit costs.
+def _bulk_bytes(original, original_length, paths, lengths) -> Int[Array, " B"]:
+    """`_bulk` for an original whose symbols span less than SYMBOL_RANGE: four times as many lanes in a register."""
+    low = original.min() - 1
 
-    The steps are unrolled, so that a column lives in registers, and the bottom row is summed up on the way:
-    to count the bits of the last column instead takes LLVM minutes to compile. The barriers keep XLA from fusing
-    what is fast only apart: bytes and 32-bit words, a transposition and anything else.
+    def byte(symbols):
+        return jnp.clip(symbols - low, 0, 255).astype(jnp.uint8)  # clipped as int32, which XLA narrows well
+
+    return _bulk(byte(original), original_length, byte(paths), lengths)
+
+
+def _bulk(original, original_length, paths, lengths) -> Int[Array, " B"]:
+    """D[original_length, length] of many paths against at most 32 symbols, under unit costs, in words as wide as these.
+
+    STEPS are unrolled, so that a column lives in registers, and the bottom row is summed up on the way: to count the
+    bits of the last column instead takes LLVM minutes to compile. The barriers keep XLA from fusing what is fast
+    only apart: words of different widths, a transposition and anything else.
     """
     barrier = jax.lax.optimization_barrier
     n, (count, room) = original.shape[0], paths.shape
-    steps = min(room, WORD_BITS)
+    word, signed = (jnp.uint8, jnp.int8) if paths.dtype == jnp.uint8 else (jnp.uint32, jnp.int32)
+    bits, steps = jnp.iinfo(word).bits, min(room, STEPS)
     paths = jnp.pad(paths, ((0, -count % LANES), (0, -room % steps)))
-    lengths = jnp.pad(lengths, (0, -count % LANES))
-    word = jnp.uint8 if narrow else jnp.uint32
-    if narrow:
-        low = original.min()
-        original = (original - low).astype(word)
-        paths = jnp.minimum((paths - low).astype(jnp.uint32), SYMBOL_RANGE).astype(word)
-    blocks, bits = len(lengths) // LANES, jnp.iinfo(word).bits
+    blocks, segments = len(paths) // LANES, paths.shape[1] // steps
     shape = (blocks, LANES)
+
     symbols = barrier(paths).reshape(blocks, LANES, -1).swapaxes(1, 2)
     symbols = barrier(symbols.reshape(blocks, -1))  # [blocks, T * LANES]
     matches = barrier([_match(original[k : k + bits], symbols, word) for k in range(0, n, bits)])
-    matches = [m.reshape(blocks, -1, steps, LANES).swapaxes(0, 1) for m in matches]
-    lengths = barrier(lengths.reshape(shape))
-    bottom_bit = jnp.maximum(original_length - 1, 0).astype(jnp.uint32)
+    matches = [m.reshape(blocks, segments, steps, LANES).swapaxes(0, 1) for m in matches]
+    left = jnp.pad(lengths, (0, -count % LANES)).reshape(shape) - steps * jnp.arange(segments)[:, None, None]
+    left = barrier(jnp.clip(left, 0, steps).astype(word))  # symbols still to come when a segment begins
+    bottom = original_length - 1 - jnp.arange(0, n, bits)
+    bottom = jnp.where((bottom >= 0) & (bottom < bits), 1 << jnp.clip(bottom, 0, bits - 1), 0).astype(word)
 
-    def segment(carry, x):
-        plus, minus, bottom = carry
-        first, match = x
+    def segment(columns, x):
+        columns, (match, left) = list(columns), x
+        change, nowhere = jnp.zeros(shape, signed), jnp.zeros((), word)
         for t in range(steps):
-            eq = jnp.zeros(shape, jnp.uint32)
-            for i, m in enumerate(match):
-                eq = eq | (m[:, t].astype(jnp.uint32) << (bits * i))
-            plus, minus, (up, down), _ = _append_word(plus, minus, eq, TOP)
-            change = (up >> bottom_bit & 1).astype(jnp.int32) - (down >> bottom_bit & 1).astype(jnp.int32)
-            bottom = bottom + jnp.where(first + t < lengths, change, 0)
-        return (plus, minus, bottom), None
+            carry, rose, fell = TOP, nowhere, nowhere
+            for w, m in enumerate(match):
+                plus, minus = columns[w]
+                plus, minus, (up, down), carry = _append_word(plus, minus, m[:, t], carry)
+                columns[w] = plus, minus
+                rose, fell = rose | (up & bottom[w]), fell | (down & bottom[w])
+            step = (rose != 0).astype(signed) - (fell != 0).astype(signed)
+            change = change + jnp.where(t < left, step, 0)
+        return tuple(columns), change
 
-    column = (jnp.full(shape, 0xFFFFFFFF, jnp.uint32), jnp.zeros(shape, jnp.uint32), jnp.zeros(shape, jnp.int32))
-    (_, _, bottom), _ = jax.lax.scan(segment, column, (jnp.arange(0, matches[0].shape[0] * steps, steps), matches))
-    distances = barrier(bottom).reshape(-1)[:count] + original_length
-    return jnp.where(original_length > 0, distances, lengths.reshape(-1)[:count])
+    first = (jnp.full(shape, jnp.iinfo(word).max, word), jnp.zeros(shape, word))
+    _, change = jax.lax.scan(segment, (first,) * len(matches), (matches, left))
+    distances = original_length + barrier(change).astype(jnp.int32).sum(0).reshape(-1)[:count]
+    return jnp.where(original_length > 0, distances, lengths)
 
 
 def _append_bits(column: BitColumn, match: list[Array]) -> BitColumn:
@@ -325,8 +335,8 @@ TOP = (0, 1, 0)
 
 
 def _append_word(vp: Array, vn: Array, eq: Array, carry: tuple) -> tuple[Array, Array, tuple[Array, Array], tuple]:
-    """32 symbols of τ₀ further: the column's +1 and -1, the row's +1 and -1, and the carry into the next word."""
-    carry_sum, carry_up, carry_down = (jnp.asarray(c, jnp.uint32) for c in carry)
+    """A word of τ₀ further: the column's +1 and -1, the row's +1 and -1, and the carry into the next word."""
+    carry_sum, carry_up, carry_down = (jnp.asarray(c, vp.dtype) for c in carry)
     x = eq | vn
     low = x & vp
     added = low + vp + carry_sum
@@ -335,7 +345,7 @@ def _append_word(vp: Array, vn: Array, eq: Array, carry: tuple) -> tuple[Array, 
     down = d0 & vp
     up_in = (up << 1) | carry_up
     down_in = (down << 1) | carry_down
-    last = WORD_BITS - 1
+    last = jnp.iinfo(vp.dtype).bits - 1
     carry_out = ((low | (vp & ~added)) >> last, up >> last, down >> last)  # low is a subset of vp
     return down_in | ~(d0 | up_in), up_in & d0, (up, down), carry_out
 
