@@ -12,8 +12,6 @@ tells two cities apart is the goal, and a year of one city is to be edited into 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -25,18 +23,15 @@ from pprjax.task import Task
 from pprjax_envs import lstm
 from pprjax_envs.sequence import Classifier, SequenceEnv, class_probs, log_probs
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 NORMALS = {
     "Rome": (46.6, 47.0, 51.5, 56.5, 64.1, 71.2, 75.6, 76.2, 69.5, 63.0, 55.1, 48.8),
     "Columbia": (45.9, 48.6, 56.2, 64.4, 72.2, 78.4, 81.0, 80.3, 74.7, 64.1, 53.9, 47.1),
 }
-"""Monthly means in °F, 1995-2013, of Rome and of Columbia, South Carolina: University of Dayton average daily temperature
-archive."""
+"""Monthly means in °F, 1995-2013, of Rome and of Columbia, South Carolina.
+
+Source: University of Dayton, average daily temperature archive."""
 
 DEVIATIONS = {
     "Rome": (2.5, 2.7, 1.9, 1.9, 1.8, 1.8, 1.7, 1.9, 1.9, 1.9, 1.9, 2.2),
@@ -64,7 +59,9 @@ class Scale:
         if not (np.isfinite(self.resolution) and self.resolution > 0):
             raise ValueError(f"resolution: expected a number of °F above 0, got {self.resolution}")
         if not self.low + self.resolution <= self.high < np.inf:
-            raise ValueError(f"low, high: expected at least two symbols of {self.resolution} °F, got {self.low} to {self.high}")
+            raise ValueError(
+                f"low, high: expected at least two symbols of {self.resolution} °F, got {self.low} to {self.high}"
+            )
 
     @property
     def num_symbols(self) -> int:
@@ -266,12 +263,13 @@ class TemperatureEnv(SequenceEnv):
         self.scale = scale
 
 
-def task(data: Data, models: Models, wanted: int, *, goal: Goal | None | str = "class") -> Task:
+def task(data: Data, models: Models, wanted: int, *, goal: Goal | str | None = "class") -> Task:
     """Edit years so that they pass for those of city `wanted`.
 
     Args:
         wanted: 0 or 1.
-        goal: by default the condition that the wanted city has more than half of the probability; None is Eq. 5 as printed.
+        goal: by default the condition that the wanted city has more than half of the probability; None is Eq. 5 as
+            printed.
     """
     env = TemperatureEnv(models.classifier, wanted, data.scale)
     return Task(env, models.generator, goal=class_is(wanted) if goal == "class" else goal)

@@ -2,5 +2,13 @@
 
 from pprjax.baselines.changes import ActionChanges, action_change_values, action_changes
 from pprjax.baselines.counterfactual import counterfactual_probabilities
+from pprjax.baselines.native_guide_windows import NativeGuide, native_guide
 
-__all__ = ["ActionChanges", "action_change_values", "action_changes", "counterfactual_probabilities"]
+__all__ = [
+    "ActionChanges",
+    "NativeGuide",
+    "action_change_values",
+    "action_changes",
+    "counterfactual_probabilities",
+    "native_guide",
+]
