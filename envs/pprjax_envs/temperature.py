@@ -12,6 +12,7 @@ tells two cities apart is the goal, and a year of one city is to be edited into 
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import jax
 import numpy as np
@@ -20,7 +21,7 @@ from jaxtyping import Float, Int
 
 from pprjax.goals import Goal, class_is
 from pprjax.task import Task
-from pprjax_envs import lstm
+from pprjax_envs import lstm, weights
 from pprjax_envs.sequence import Classifier, SequenceEnv, class_probs, log_probs
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -230,6 +231,18 @@ def train(data: Data, training: lstm.Training = lstm.Training(), *, seed: int = 
         generator=lstm.train_generator(data.train_symbols, table, training, key=key_generator),
         classifier=lstm.train_classifier(data.train_symbols, data.train_labels, table, training, key=key_classifier),
     )
+
+
+def trained(
+    data: Data, training: lstm.Training = lstm.Training(), *, seed: int = 0, folder: str | os.PathLike | None = None
+) -> tuple[Models, bool]:
+    """What `train` gives, read back if it was trained before on this data with these settings; and whether it was.
+
+    Args:
+        folder: where weights are kept; default `weights.cache_folder()`.
+    """
+    name = weights.digest(data.train_symbols, data.train_labels, features(data.scale), training, seed)
+    return weights.remembered(f"temperature-{name}", lambda: train(data, training, seed=seed), folder=folder)
 
 
 def quality(data: Data, models: Models) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """Years of two cities out of a file of daily temperatures.
 
 The layout is that of Kaggle's "Daily Temperature of Major Cities": Region, Country, State, City, Month, Day, Year,
-AvgTemperature (°F), with a header or without. The file is read line by line, so its size does not matter, and only lines
-that name one of the cities are taken apart.
+AvgTemperature (°F), with a header or without. The file is read line by line, so its size does not matter, and only
+lines that name one of the cities are taken apart.
 """
 
 from __future__ import annotations

@@ -1,0 +1,347 @@
+"""A year of one city edited until it passes for another city's, beside two baselines."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from pprjax.config import Config
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
+    from pprjax.task import Task
+    from pprjax_envs.temperature import Data, Models
+
+PAPER = Config(
+    lambda_path=10.0,
+    lambda_policy=0.1,
+    gamma=0.99,
+    learning_rate=1e-3,
+    num_paths=500,
+    num_best=1,
+    iterations=40,
+    epsilon_from="policy",
+    target="published",
+    alignment_aware=False,
+    telescoped=False,
+    mixed_lanes=False,
+    mixed_replay=False,
+)
+"""The paper's settings: b 500, k 1, γ 0.99, c_e 1, λ_path 10, λ_policy 0.1, learning rate 1e-3, and its target."""
+
+SETTINGS = Config(lambda_path=10.0, lambda_policy=1.0, c_e=0.0, num_paths=128, iterations=240, epsilon_from="policy")
+"""Better ones. Where any of many symbols can follow, trying each once first leaves nothing for Q: no UCB bonus."""
+
+METHODS = ("PPR", "BL1", "BL2")
+"""The methods that are drawn; the table has the variants of PPR as well."""
+
+HEAT_PATH, HEAT_POLICY = (1.0, 3.0, 10.0, 30.0), (0.1, 1.0, 3.0)
+"""λ_path and λ_policy of the heat maps."""
+
+MAX_CHANGES = 8
+"""The largest k of BL1."""
+
+
+def main(
+    *,
+    out: Path = Path("out/temperature"),
+    data: Path | None = None,
+    cities: tuple[str, str] = ("Rome", "Columbia"),
+    num_train: Annotated[int, tyro.conf.arg(name="num-train")] = 200,
+    num_test: Annotated[int, tyro.conf.arg(name="num-test")] = 20,
+    resolution: float = 1.0,
+    seed: int = 0,
+    cache: Path | None = None,
+    heat_maps: bool = True,
+    config: tyro.conf.OmitArgPrefixes[Config] = SETTINGS,
+) -> None:
+    """Edit years of monthly temperatures until a classifier takes them for the other city's, in both directions.
+
+    Prints the scores of PPR, at these settings and at the paper's, and of two baselines; writes recourse.parquet,
+    summary.json, years.png, scores.png and lambdas.png.
+
+    Args:
+        out: the folder to write to; made if it is missing.
+        data: daily temperatures, a file in the layout of Kaggle's city_temperature.csv. Default: simulated years.
+        cities: which two, as they are named there; "City, State" or "City, Country" where a name is not unique.
+            Simulated years are of Rome and Columbia.
+        num_train: training years, half of each city.
+        num_test: test years, half of each city; each is edited.
+        resolution: °F a symbol.
+        seed: of the simulation, the split, the models and the training.
+        cache: the folder where trained models are kept; default $PPRJAX_CACHE, or pprjax in the user's cache folder.
+        heat_maps: draw the λ heat maps; they take about a third of the time.
+        config: every knob of Algorithm 1, for the row PPR.
+    """
+    started = time.perf_counter()
+    from pprjax.io import output_folder, write_json, write_table
+
+    folder = output_folder(out)
+
+    from rich.console import Console
+
+    from pprjax.timing import compile_seconds
+    from pprjax_envs import temperature, temperature_figures
+
+    console = Console()
+    with compile_seconds() as compiling:
+        years, dropped = _read(data, cities, seed)
+        if dropped:
+            console.print(f"{years.source}: {dropped}.", soft_wrap=True)
+        parts = temperature.split(years, num_train=num_train, num_test=num_test, resolution=resolution, seed=seed)
+        models, reloaded = temperature.trained(parts, seed=seed, folder=cache)
+        quality = temperature.quality(parts, models)
+        console.print(_as_sentence(quality, reloaded, years.source), soft_wrap=True)
+        trained = time.perf_counter()
+        table, chosen_k = experiment(parts, models, config, seed=seed)
+        edited = time.perf_counter()
+        heat = heat_map(parts, models, config, seed=seed) if heat_maps else None
+    mapped = time.perf_counter()
+    write_table(table, folder / "recourse.parquet")
+    figures = {
+        "years.png": temperature_figures.years(parts, table, METHODS),
+        "scores.png": temperature_figures.scores(parts, table, METHODS),
+    }
+    if heat is not None:
+        figures["lambdas.png"] = temperature_figures.heat_maps(parts, heat)
+    for name, figure in figures.items():
+        _save_figure(figure, folder / name)
+    summary = summarize(parts, table)
+    total = time.perf_counter() - started
+    write_json(
+        {
+            "source": years.source,
+            "dropped": None if dropped is None else dataclasses.asdict(dropped),
+            "cities": parts.cities,
+            "scale": dataclasses.asdict(parts.scale),
+            "models": quality,
+            "methods": summary.to_dicts(),
+            "months": months_changed(parts, table),
+            "bl1_changes": chosen_k,
+            "heat_map": None if heat is None else heat.to_dicts(),
+            "seconds": {
+                "total": total,
+                "compile": compiling.seconds,
+                "models": trained - started,
+                "recourse and baselines": edited - trained,
+                "heat maps": mapped - edited,
+            },
+            "seed": seed,
+            "config": dataclasses.asdict(config),
+        },
+        folder / "summary.json",
+    )
+    console.print(_as_rich(summary, parts))
+    console.print(
+        f"A real held-out year has s_policy {quality['test_log_prob']:.2f} on average. "
+        f"{total:.0f} s, of which {compiling.seconds:.0f} s compiling. "
+        f"Written to {folder}: recourse.parquet, summary.json, {', '.join(figures)}.",
+        soft_wrap=True,
+    )
+
+
+def experiment(data: Data, models: Models, config: Config, *, seed: int = 0) -> tuple[pl.DataFrame, list[int]]:
+    """Every test year edited towards the other city: by PPR, by PPR as published, and by the two baselines.
+
+    Returns:
+        One row for each year and method: `wanted`, `path`, `method`, `reward` (Eq. 5 at the method's λ; the baselines'
+        at those of `config`), `flipped`, the scores, and the symbols before and after; and BL1's k in either direction.
+    """
+    import jax
+    import polars as pl
+
+    from pprjax import recourse
+    from pprjax_envs.temperature import task
+
+    frames, chosen_k = [], []
+    for wanted in (1, 0):
+        aim = task(data, models, wanted)
+        originals = aim.env.paths(data.test_symbols[data.test_labels != wanted])
+        key = jax.random.fold_in(jax.random.key(seed), wanted)
+        found = {}
+        for method, settings, goal in (
+            ("PPR", config, aim.goal),
+            ("PPR, no goal", config, None),
+            ("PPR as published", PAPER, aim.goal),
+            ("PPR as published, no goal", PAPER, None),
+        ):
+            result = recourse(aim.replace(goal=goal), originals, settings, key=key)
+            found[method] = aim.env.sequences(result.paths), settings
+        bl1, k = few_changes(aim, data, aim.env.sequences(originals))
+        found |= {"BL1": (bl1, config), "BL2": (windows(aim, data, aim.env.sequences(originals)), config)}
+        chosen_k.append(k)
+        frames += [
+            _rows(aim, originals, sequences, settings).with_columns(
+                wanted=pl.lit(wanted, pl.Int32), method=pl.lit(method)
+            )
+            for method, (sequences, settings) in found.items()
+        ]
+    return pl.concat(frames), chosen_k
+
+
+def few_changes(task: Task, data: Data, sequences: Any) -> tuple[Any, int]:
+    """BL1: at most k months changed, each to a value that it has in some training year; the k that serves best.
+
+    That is the k with the most years taken for the wanted city, and of these the smallest.
+
+    Returns:
+        int32[B, 12] and k.
+    """
+    import numpy as np
+
+    from pprjax_envs.sequence_baselines import observed, symbol_changes
+
+    allowed = observed(data.train_symbols, task.num_actions)
+    wanted = int(task.params.wanted)
+    found = symbol_changes(task.params.classifier, wanted, sequences, allowed, max_changes=MAX_CHANGES)
+    k = int(np.argmax((found.prob > 0.5).mean(0)))
+    return found.sequences[:, k], k
+
+
+def windows(task: Task, data: Data, sequences: Any) -> Any:
+    """BL2: Native Guide with the LSTM's input gradients at the neighbour. int32[B, 12]; the original if not found."""
+    import numpy as np
+
+    from pprjax.baselines import native_guide
+    from pprjax_envs.sequence import class_probs
+    from pprjax_envs.sequence_baselines import gradient_importance
+
+    classifier = task.params.classifier
+    return native_guide(
+        sequences,
+        data.train_symbols,
+        lambda x: np.argmax(class_probs(classifier, x), 1),
+        lambda _, neighbours: gradient_importance(classifier, neighbours),
+        wanted=int(task.params.wanted),
+    ).sequences
+
+
+def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl.DataFrame:
+    """The mean scores of the first test year of either city over a grid of λ_path and λ_policy."""
+    import itertools
+
+    import jax
+    import numpy as np
+    import polars as pl
+
+    from pprjax import recourse
+    from pprjax_envs.temperature import task
+
+    grid = list(itertools.product(HEAT_PATH, HEAT_POLICY))
+    paths, policies = np.array(grid).T
+    frames = []
+    for wanted in (1, 0):
+        aim = task(data, models, wanted)
+        first = aim.env.paths(data.test_symbols[data.test_labels != wanted])[:1]
+        settings = config.replace(lambda_path=paths, lambda_policy=policies)
+        found = recourse(aim, first[[0] * len(grid)], settings, key=jax.random.key(seed), ids=np.zeros(len(grid), int))
+        frames.append(
+            found.to_frame().select("lambda_path", "lambda_policy", "s_goal", "s_path", "s_policy", "distance")
+        )
+    return pl.concat(frames).group_by("lambda_path", "lambda_policy").mean().sort("lambda_path", "lambda_policy")
+
+
+def summarize(data: Data, table: pl.DataFrame) -> pl.DataFrame:
+    """The means of each method in either direction."""
+    import polars as pl
+
+    return (
+        table.group_by("wanted", "method", maintain_order=True)
+        .agg(
+            pl.col("flipped", "reward", "s_goal", "s_path", "s_policy", "distance").mean(),
+            years=pl.len(),
+        )
+        .with_columns(direction=pl.col("wanted").replace_strict({1: _arrow(data, 1), 0: _arrow(data, 0)}))
+    )
+
+
+def months_changed(data: Data, table: pl.DataFrame) -> dict[str, list[float]]:
+    """By how many °F PPR changes each month on average, January to December, in either direction."""
+    import numpy as np
+
+    shifts = {}
+    for wanted in (1, 0):
+        rows = table.filter(wanted=wanted, method="PPR")
+        before, after = (data.scale.decode(np.array(rows[name].to_list())) for name in ("original", "recourse"))
+        shifts[_arrow(data, wanted)] = np.abs(after - before).mean(0).round(2).tolist()
+    return shifts
+
+
+def _read(data: Path | None, cities: tuple[str, str], seed: int):
+    """The years, and what was dropped from the file; None if they are simulated."""
+    from pprjax_envs import temperature
+
+    if data is not None:
+        from pprjax_envs.temperature_files import read_years
+
+        return read_years(data, cities)
+    if tuple(cities) != tuple(temperature.NORMALS):
+        raise ValueError(
+            f"cities: without --data there are only {' '.join(temperature.NORMALS)}, got {' '.join(cities)}"
+        )
+    return temperature.simulate(seed=seed), None
+
+
+def _rows(task: Task, originals, sequences, config: Config) -> pl.DataFrame:
+    import polars as pl
+
+    from pprjax.reward import total
+    from pprjax_envs.sequence import score
+
+    scores = score(task, originals, sequences)
+    lambdas = dict(lambda_path=config.lambda_path, lambda_policy=config.lambda_policy)
+    return pl.DataFrame(
+        {
+            "path": range(len(originals)),
+            "reward": [float(x) for x in total(scores.goal, scores.path, scores.link, **lambdas)],
+            "flipped": scores.goal > 0.5,
+            "s_goal": scores.goal,
+            "s_path": scores.path,
+            "s_policy": scores.policy,
+            "distance": scores.distance,
+            "original": pl.Series(task.env.sequences(originals).tolist(), dtype=pl.List(pl.Int32)),
+            "recourse": pl.Series(sequences.tolist(), dtype=pl.List(pl.Int32)),
+        }
+    )
+
+
+def _arrow(data: Data, wanted: int) -> str:
+    return f"{data.cities[1 - wanted]} → {data.cities[wanted]}"
+
+
+def _as_sentence(quality: dict[str, float], reloaded: bool, source: str) -> str:
+    return (
+        f"Years: {source}. Models {'read back' if reloaded else 'trained'}: the classifier is right on "
+        f"{quality['test_accuracy']:.0%} of the held-out years ({quality['train_accuracy']:.0%} of the training years); the "
+        f"generator gives a month log probability {quality['test_log_prob']:.2f} ({quality['train_log_prob']:.2f})."
+    )
+
+
+def _as_rich(summary: pl.DataFrame, data: Data) -> Table:
+    from rich.table import Table
+
+    title = f"Years of {' and '.join(data.cities)} ({data.source}): means over the test years"
+    table = Table(title=title)
+    for name in ("", "method", "flipped", "s_goal", "s_path", "s_policy", "d", "R"):
+        table.add_column(name, justify="left" if name in ("", "method") else "right")
+    for wanted, rows in summary.group_by("wanted", maintain_order=True):
+        table.add_section()
+        for i, row in enumerate(rows.iter_rows(named=True)):
+            table.add_row(
+                _arrow(data, wanted[0]) if i == 0 else "", row["method"], f"{row['flipped']:.0%}", f"{row['s_goal']:.3f}",
+                f"{row['s_path']:.3f}", f"{row['s_policy']:.3f}", f"{row['distance']:.2f}", f"{row['reward']:.2f}",
+            )  # fmt: skip
+    return table
+
+
+def _save_figure(figure: Any, path: Path) -> None:
+    from pprjax.io import replacing
+
+    with replacing(path) as aside:
+        figure.savefig(aside, dpi=110)
