@@ -43,5 +43,5 @@ def relative_gap(reward: ArrayLike, optimum: ArrayLike) -> np.ndarray:
     """(R* - R) / |R*|, how far paths fall short of the certified optimum; 0 where no path meets the goal, R* = -inf."""
     reward, optimum = np.asarray(reward, float), np.asarray(optimum, float)
     possible = np.isfinite(optimum)
-    short = np.where(possible, optimum - reward, 0.0)
-    return short / np.maximum(np.abs(np.where(possible, optimum, 1.0)), 1e-12)
+    best = np.where(possible, optimum, 1.0)
+    return np.where(possible, best - reward, 0.0) / np.maximum(np.abs(best), 1e-12)
