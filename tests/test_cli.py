@@ -1,0 +1,188 @@
+"""The command line: help without JAX, mistakes that are named before anything is written, one whole small run."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from pprjax_envs import GridWorld, gridworld
+from rapidfuzz.distance import Levenshtein
+
+from pprjax.cli import main
+from pprjax.metrics import relative_gap
+
+TINY = ["gridworld", *"--num 2 --iterations 10 --num-paths 32 --num-best 8 --updates 1 --seed 3".split()]
+FILES = ["recourse.parquet", "routes.png", "summary.json"]
+WITHOUT_JAX = """
+import sys
+from pprjax.cli import main
+assert main(["--help"]) == main([]) == main(["--version"]) == 0
+assert main(["gridword"]) == 2
+heavy = {"jax", "rlax", "gymnax", "polars", "matplotlib"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_help_and_unknown_commands_wait_for_no_import():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_JAX], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^  gridworld +Better taxi routes for two drivers", done.stdout, re.MULTILINE)
+    assert done.stderr.startswith("pprjax: no command 'gridword'; there are: ")
+    assert "gridworld" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_command_explains_its_options(capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(["gridworld", "--help"])
+    assert exit.value.code == 0
+    shown = capsys.readouterr().out
+    for option in ("--out", "--num ", "--goal", "--map", "--lambda-path", "--num-best", "--target-period"):
+        assert option in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--num", "0"], "num: expected at least 1, got 0"),
+        (["--lambda-path", "-1"], "lambda_path: expected a finite number of at least 0, got -1.0"),
+        (["--lambda-policy", "nan"], "lambda_policy: expected a finite number of at least 0, got nan"),
+        (["--num-best", "300"], "num_best: expected k ≤ b = 256, got 300"),
+        (["--max-steps", "3"], "max_steps: the flag is "),
+    ],
+)
+def test_a_mistake_is_named_and_nothing_is_written(tmp_path, capsys, options, message):
+    assert main(["gridworld", "--out", str(tmp_path / "out"), *options]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"pprjax gridworld: {message}")
+    assert (printed.err.count("\n"), printed.out) == (1, "")
+    assert names(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize(
+    ("map", "message"),
+    [
+        ("S.\n.", "map: row 1, column 1: expected 2 columns as in row 0, got 1"),
+        ("S#F", "map: the flag at row 0, column 2 (counted from 0) is out of reach of the start at row 0, column 0"),
+        ("SxF", "map: row 0, column 1 (counted from 0): expected one of "),
+        ("S..", "map: expected a flag F, got none"),
+        (None, "[Errno 2] No such file or directory: "),
+    ],
+)
+def test_a_bad_map_is_named_and_nothing_is_written(tmp_path, capsys, map, message):
+    file = tmp_path / "map.txt"
+    if map is not None:
+        file.write_text(map + "\n")
+    assert main(["gridworld", "--out", str(tmp_path / "out"), "--map", str(file)]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"pprjax gridworld: {message}")
+    assert (printed.err.count("\n"), printed.out) == (1, "")
+    assert names(tmp_path / "out") == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
+    (tmp_path / "file").write_text("in the way")
+    assert main(["gridworld", "--out", str(tmp_path / "file")]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"pprjax gridworld: out: can't write to the folder {tmp_path / 'file'}: ")
+    assert printed.count("\n") == 1
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.parametrize("options", [["--num", "many"], ["--goal", "money"], ["--lambda", "1"]])
+def test_an_option_that_cannot_be_read_is_a_mistake_too(tmp_path, capsys, options):
+    with pytest.raises(SystemExit) as exit:
+        main(["gridworld", "--out", str(tmp_path / "out"), *options])
+    assert exit.value.code == 2
+    assert options[0] in capsys.readouterr().err
+    assert names(tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The folder of a run that is small and not good."""
+    folder = tmp_path_factory.mktemp("gridworld")
+    assert main([*TINY, "--out", str(folder)]) == 0
+    return folder
+
+
+def test_a_run_writes_its_files_and_no_others(run):
+    assert names(run) == FILES
+    assert (run / "routes.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_every_recourse_is_scored_beside_its_certificate(run):
+    table = pl.read_parquet(run / "recourse.parquet")
+    originals = gridworld.bad_paths(GridWorld(), 2, seed=3).to_lists()
+    assert table["driver"].to_list() == ["experienced"] * 2 + ["newbie"] * 2
+    assert table["original"].to_list() == originals * 2
+    reward, optimum = table["reward"].to_numpy(), table["optimum"].to_numpy()
+    assert (reward <= optimum + 1e-3).all()
+    np.testing.assert_allclose(table["gap"], relative_gap(reward, optimum))
+    np.testing.assert_allclose(table["gap"], (optimum - reward) / np.abs(optimum))
+    for row in table.iter_rows(named=True):
+        assert row["distance"] == Levenshtein.distance(row["original"], row["recourse"])
+        assert row["s_path"] == pytest.approx(1 / (row["distance"] + 1))
+        assert row["length"] == len(row["recourse"]) == len(row["actions"]) + 1
+        assert row["optimal"][0] == row["recourse"][0] == row["original"][0]
+        if row["status"] == "reached_goal":
+            assert GridWorld().cells[row["recourse"][-1]] == "F"
+        assert GridWorld().cells[row["optimal"][-1]] == "F"
+
+
+def test_the_summary_sums_up_the_table(run):
+    table = pl.read_parquet(run / "recourse.parquet")
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["num_originals"] == 2
+    assert (summary["seed"], summary["goal"]) == (3, "flag")
+    assert summary["largest_gap"] == pytest.approx(table["gap"].max())
+    for driver, share in summary["within_1_percent"].items():
+        assert share == (table.filter(driver=driver)["gap"] <= 0.01).mean()
+    assert summary["status"] == dict(table.group_by("status").len().iter_rows())
+    config = summary["config"]
+    asked = {"iterations": 10, "num_paths": 32, "num_best": 8, "updates": 1}
+    paper = {"gamma": 0.99, "learning_rate": 1e-3, "lambda_path": 0.1, "lambda_policy": 0.1, "c_e": 1.0}
+    assert config == config | asked | paper
+    seconds = summary["seconds"]
+    assert 0 < seconds["compile"] < seconds["total"]
+    assert seconds["training"] + seconds["certificates"] < seconds["total"]
+
+
+def test_an_interrupt_while_training_writes_nothing(tmp_path, capsys, monkeypatch):
+    from pprjax import solve
+
+    @contextlib.contextmanager
+    def interrupting(*args, **settings):
+        yield lambda amount: os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(solve, "progress_bar", interrupting)
+    assert main([*TINY, "--out", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "pprjax gridworld: interrupted; no half-written file was left behind\n"
+    assert names(tmp_path) == []
+
+
+def test_an_interrupt_while_writing_leaves_whole_files_only(tmp_path, capsys, monkeypatch, run):
+    from matplotlib.figure import Figure
+
+    (tmp_path / "routes.png").write_bytes(b"of an earlier run")
+
+    def half_a_picture(self, path, **settings):
+        path.write_bytes(b"\x89PNG")
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Figure, "savefig", half_a_picture)
+    assert main([*TINY, "--out", str(tmp_path)]) == 130
+    assert names(tmp_path) == ["recourse.parquet", "routes.png"]
+    assert (tmp_path / "routes.png").read_bytes() == b"of an earlier run"
+    again, before = (pl.read_parquet(folder / "recourse.parquet") for folder in (tmp_path, run))
+    assert again.equals(before)  # the same seed, the same result
