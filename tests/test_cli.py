@@ -17,7 +17,7 @@ from rapidfuzz.distance import Levenshtein
 from pprjax.cli import main
 from pprjax.metrics import relative_gap
 
-TINY = ["gridworld", *"--num 2 --iterations 10 --num-paths 32 --num-best 8 --updates 1 --seed 3".split()]
+TINY = "gridworld --num 2 --iterations 10 --num-paths 32 --num-best 8 --updates 1 --seed 3"
 FILES = ["recourse.parquet", "routes.png", "summary.json"]
 WITHOUT_JAX = """
 import sys
@@ -112,7 +112,7 @@ def test_an_option_that_cannot_be_read_is_a_mistake_too(tmp_path, capsys, option
 def run(tmp_path_factory):
     """The folder of a run that is small and not good."""
     folder = tmp_path_factory.mktemp("gridworld")
-    assert main([*TINY, "--out", str(folder)]) == 0
+    assert main([*TINY.split(), "--out", str(folder)]) == 0
     return folder
 
 
@@ -166,7 +166,7 @@ def test_an_interrupt_while_training_writes_nothing(tmp_path, capsys, monkeypatc
         yield lambda amount: os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(solve, "progress_bar", interrupting)
-    assert main([*TINY, "--out", str(tmp_path)]) == 130
+    assert main([*TINY.split(), "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "pprjax gridworld: interrupted; no half-written file was left behind\n"
     assert names(tmp_path) == []
 
@@ -181,7 +181,7 @@ def test_an_interrupt_while_writing_leaves_whole_files_only(tmp_path, capsys, mo
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(Figure, "savefig", half_a_picture)
-    assert main([*TINY, "--out", str(tmp_path)]) == 130
+    assert main([*TINY.split(), "--out", str(tmp_path)]) == 130
     assert names(tmp_path) == ["recourse.parquet", "routes.png"]
     assert (tmp_path / "routes.png").read_bytes() == b"of an earlier run"
     again, before = (pl.read_parquet(folder / "recourse.parquet") for folder in (tmp_path, run))
