@@ -30,7 +30,7 @@ class Config:
     gamma: float = 1.0
     """γ in [0, 1]: the discount in the Q-learning target. Eq. 5 is undiscounted, so 1; the paper trains with 0.99."""
     learning_rate: float = 2e-3
-    """Adam's step size."""
+    """Adam's step size over the first half of the iterations; it then falls linearly to a twentieth."""
     c_e: float = 1.0
     """c_e ≥ 0: the weight of the UCB bonus √(ln t / N(s, a)), in units of the scaled reward."""
     epsilon_start: float = 1.0

@@ -23,7 +23,7 @@ from pprjax.rollout import Behaviour, Original, Trajectory, rollout
 from pprjax.task import Task
 
 RETURN_SCALE = 10.0
-"""Rewards are scaled so that returns are about this large: what Huber loss and Adam's step are made for."""
+"""Rewards are scaled so that the best return is this large: what Huber loss and Adam's step are made for."""
 
 
 @struct.dataclass
@@ -176,8 +176,10 @@ def iterate(
         random = jax.tree.map(lambda x: jnp.roll(x, -(iteration % every), axis=0)[::every][: config.num_best], lanes)
         state = replace(state, other_replay=replay.store(state.other_replay, random, iteration))
 
+    step_size = learning_rate(config, iteration)
+
     def update(state, uniform):
-        return _update(task, original, config, state, uniform)
+        return _update(task, original, config, state, uniform, step_size)
 
     state, losses = jax.lax.scan(update, state, jax.random.uniform(key_tuples, (config.updates, config.batch_size)))
     sync = (iteration + 1) % config.target_period == 0
@@ -234,7 +236,15 @@ def td_error(
     return jnp.asarray(jax.vmap(rlax.q_learning)(q_tm1, tuples.action_tm1, scale * reward, discount, q_t))
 
 
-def _update(task, original, config: Config, state: LearnerState, uniform: Float[Array, " M"]):
+def learning_rate(config: Config, iteration: Int[Array, ""]) -> Float[Array, ""]:
+    """Adam's step size: config.learning_rate over the first half of the iterations, then falling linearly to a
+    twentieth, so that Q settles while exploration has become rare."""
+    return config.learning_rate * jnp.clip(2.0 - 2.0 * iteration / config.iterations, 0.05, 1.0)
+
+
+def _update(
+    task, original, config: Config, state: LearnerState, uniform: Float[Array, " M"], step_size: Float[Array, ""]
+):
     """One minibatch step of Adam on the Huber loss."""
     net = network(task, config, original)
     half = uniform.shape[0] // 2
@@ -261,7 +271,7 @@ def _update(task, original, config: Config, state: LearnerState, uniform: Float[
 
     (value, error), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
     direction, optimizer = optax.scale_by_adam().update(gradient, state.optimizer)
-    params = jax.tree.map(lambda p, u: p - config.learning_rate * u, state.params, direction)
+    params = jax.tree.map(lambda p, u: p - step_size * u, state.params, direction)
     if config.prioritized:
         cut = half if config.mixed_replay else uniform.shape[0]
         state = replace(state, best_replay=replay.reprioritize(state.best_replay, tuples.place[:cut], error[:cut]))

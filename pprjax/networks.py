@@ -12,7 +12,9 @@ from jaxtyping import Array, Float, Int
 class QNetwork(nn.Module):
     """Q(s, ·) or, alignment-aware, Q(s, j, t, ·): summed embeddings, then an MLP.
 
-    The first layer is Dense on (one-hot state or observation, one-hot j, one-hot t), written as a sum of embeddings.
+    The first layer is Dense on (one-hot state or observation, one-hot j, one-hot t), written as a sum of embeddings. The
+    last one has weights of its own for each t on top of those for all, since with a horizon what is best can turn from
+    one step to the next; the lanes of a rollout share t, so it costs them nothing.
     """
 
     num_actions: int  # A
@@ -39,6 +41,10 @@ class QNetwork(nn.Module):
         for i in range(self.depth):
             x = nn.relu(nn.Dense(self.width, name=f"hidden_{i}")(x))
         advantage = nn.Dense(self.num_actions, name="advantage", kernel_init=nn.initializers.zeros)(x)
+        if self.alignment_aware:
+            size = self.width * self.num_actions
+            kernel = nn.Embed(self.num_times, size, embedding_init=nn.initializers.zeros, name="advantage_at")(time)
+            advantage = advantage + x @ kernel.reshape(self.width, self.num_actions)
         if not self.dueling:
             return advantage
         return nn.Dense(1, name="value", kernel_init=nn.initializers.zeros)(x) + advantage - jnp.mean(advantage)
