@@ -12,9 +12,9 @@ from jaxtyping import Array, Float, Int
 class QNetwork(nn.Module):
     """Q(s, ·) or, alignment-aware, Q(s, j, t, ·): summed embeddings, then an MLP.
 
-    The first layer is Dense on (one-hot state or observation, one-hot j, one-hot t), written as a sum of embeddings. The
-    last one has weights of its own for each t on top of those for all, since with a horizon what is best can turn from
-    one step to the next; the lanes of a rollout share t, so it costs them nothing.
+    The first layer is Dense on (one-hot state or observation, one-hot j, one-hot t), written as a sum of embeddings.
+    The last one has weights of its own for each t on top of those for all, since with a horizon what is best can turn
+    from one step to the next; the lanes of a rollout share t, so it costs them nothing.
     """
 
     num_actions: int  # A

@@ -1,0 +1,74 @@
+"""How fast are rollouts (step, agent, edit distance, rewards; no network) beside gymnax's FrozenLake-8x8?
+
+Both run 4,096 lanes of 40 steps of random actions: FrozenLake as gymnax steps it, ours with P_A, τ₀ and Eq. 5.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from gymnax.environments.misc.frozen_lake import FrozenLake
+from pprjax_envs import gridworld
+from report import finish, median_seconds
+
+from pprjax import Config
+from pprjax.paths import PAD
+from pprjax.rollout import Behaviour, rollout, trace
+
+LANES, STEPS = 4096, 40
+
+
+def frozen_lake():
+    """A jitted run of random actions through `step`, which resets by itself, as gymnax's own rollouts do."""
+    env = FrozenLake(map_name="8x8")
+    params = env.default_params
+
+    @jax.jit
+    def run(key):
+        def step(state, step_key):
+            key_action, key_step = jax.random.split(step_key)
+            actions = jax.random.randint(key_action, (LANES,), 0, env.num_actions)
+            keys = jax.random.split(key_step, LANES)
+            _, state, reward, *_ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(keys, state, actions, params)
+            return state, reward
+
+        _, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(key, LANES), params)
+        return jax.lax.scan(step, state, jax.random.split(key, STEPS))[1].sum(0)
+
+    return run
+
+
+def ours():
+    task = gridworld.task()
+    path = gridworld.bad_paths(task.env, 1)
+    config = Config()
+
+    @jax.jit
+    def run(task, key):
+        original = trace(task, jnp.asarray(path.symbols[0]), jnp.asarray(path.lengths[0]), key)
+        lanes = Behaviour(
+            forced=jnp.full((LANES, STEPS), PAD, jnp.int32),
+            explore=jnp.ones((LANES, STEPS), bool),
+            from_policy=jnp.ones(LANES, bool),
+            uniform=jax.random.uniform(key, (LANES, STEPS)),
+        )
+        keys = jax.random.split(key, LANES)
+        return jax.vmap(lambda lane, k: rollout(task, original, lane, config, k))(lanes, keys).reward
+
+    return partial(run, task)
+
+
+def main() -> None:
+    key = jax.random.key(0)
+    lake, grid = frozen_lake(), ours()
+    seconds = median_seconds(lambda: lake(key), lambda: grid(key), rounds=21)
+    steps = [LANES * STEPS / s for s in seconds]
+    finish(
+        "rollouts", {"frozen_lake_steps_per_s": steps[0], "pprjax_steps_per_s": steps[1], "ratio": steps[1] / steps[0]}
+    )
+
+
+if __name__ == "__main__":
+    main()
