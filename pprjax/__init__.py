@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pprjax import baselines as baselines
     from pprjax.config import Config as Config
     from pprjax.edit_distance import euclidean as euclidean
     from pprjax.edit_distance import levenshtein as levenshtein
@@ -53,9 +54,11 @@ __all__ = [*_HOMES]
 
 def __getattr__(name: str):
     """Import a public name when it is first used, so that `pprjax --help` need not wait for JAX."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'pprjax' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"pprjax.{_HOMES[name]}"), name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"pprjax.{_HOMES[name]}"), name)
+    if name == "baselines":
+        return importlib.import_module("pprjax.baselines")
+    raise AttributeError(f"module 'pprjax' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -112,7 +112,7 @@ def sample_paths(
     net = network(task, config, original)
 
     def values(observation, position, time, row):
-        return net.apply(state.params, observation, position, time) + bonus[row]
+        return jnp.asarray(net.apply(state.params, observation, position, time)) + bonus[row]
 
     def one(lane: Behaviour, lane_key):
         return rollout(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
 import jax
@@ -136,15 +138,24 @@ def recourse(
     chunk = -(-size // num_pieces)
     pieces = (np.arange(num_pieces * chunk) % size).reshape(-1, chunk)  # the first ones fill up the last piece
     workers = _workers()
+    interrupted = Event()
     with progress_bar("recourse", size, enabled=progress) as advance, ThreadPoolExecutor(len(workers)) as pool:
+
+        def listen(amount: float) -> None:
+            if interrupted.is_set():
+                raise KeyboardInterrupt
+            advance(amount)
 
         def solve(worker: int) -> list[_Result]:
             return [
-                _solve_piece(task, config, jax.tree.map(lambda x, at=piece: x[at], inputs), workers[worker], advance)
+                _solve_piece(task, config, jax.tree.map(lambda x, at=piece: x[at], inputs), workers[worker], listen)
                 for piece in pieces[worker :: len(workers)]
             ]
 
-        solved = list(pool.map(solve, range(len(workers))))
+        try:
+            solved = list(pool.map(solve, range(len(workers))))
+        finally:  # whatever ended the wait, the other threads stop at their next round
+            interrupted.set()
     results = [solved[i % len(workers)][i // len(workers)] for i in range(len(pieces))]
     result = jax.tree.map(lambda *parts: np.concatenate(parts)[:size], *results)
     return _assemble(task, originals, lambdas, result)
@@ -177,7 +188,7 @@ def _workers() -> list[Any]:
     return devices
 
 
-def _solve_piece(task: Task, config: Config, inputs: tuple, device: Any, advance) -> _Result:
+def _solve_piece(task: Task, config: Config, inputs: tuple, device: Any, advance: Callable[[float], None]) -> _Result:
     traced_settings = replace(config, lambda_path=0.0, lambda_policy=0.0)  # each original has its own
     task, settings, inputs = jax.device_put((task, traced_settings, inputs), device)
     rounds = max(r for r in range(1, ROUNDS + 1) if config.iterations % r == 0)

@@ -30,6 +30,8 @@ class World(Protocol):
     # def state_id(self, state, params) -> int32[] in [0, num_states): finite worlds only, with
     # num_states: int. It gives tables, exact counts and certificates. Time is no part of it.
     # def reached_goal(self, state, params) -> bool[]: default natural termination.
+    # def transition_probs(self, params) -> float[S, A, S], and state_from_id(self, id, params) -> state: stochastic
+    # finite worlds, for baselines that plan in them.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,9 +142,9 @@ def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:
         raise ValueError("policy: a TablePolicy needs a finite world, one with `state_id` and `num_states`")
     if isinstance(probs, Tracer) or not isinstance(probs, np.ndarray | jax.Array):
         return  # a leaf of a pytree in transit
-    if probs.shape != (num_states, num_actions):
+    if probs.shape[-2:] != (num_states, num_actions):  # a stack of tasks has leading axes
         raise ValueError(f"policy.probs: expected shape {(num_states, num_actions)}, got {probs.shape}")
-    table = np.asarray(probs)
+    table = np.asarray(probs).reshape(-1, num_actions)
     bad = np.argwhere(~(table >= 0))
     if bad.size:
         s, a = bad[0]

@@ -156,7 +156,7 @@ def _as_rich(driver: str, table: pl.DataFrame) -> Table:
     from rich import box
     from rich.table import Table
 
-    shown = Table(title=f"{driver} driver", box=box.SIMPLE_HEAD, pad_edge=False)
+    shown = Table(title=f"{driver} driver", box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for name in ("route", "length", "R", "optimum", "gap", "s_goal", "s_path", "s_policy", "d", "status"):
         shown.add_column(name, justify="left" if name == "status" else "right", no_wrap=True)
     for row in table.iter_rows(named=True):
