@@ -278,7 +278,7 @@ def test_the_task_asks_for_the_flag():
 
 def check_routes(env, paths):
     """That each is a walk in the world; returns how it ends and what it earns."""
-    next_state, _, terminal = tables(env)
+    _next_state, _, terminal = tables(env)
     endings = []
     for symbols, actions in zip(paths.to_lists(), paths.actions_to_lists(), strict=True):
         states, _, rewards = walk(env, actions)
