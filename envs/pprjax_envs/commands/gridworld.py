@@ -83,8 +83,8 @@ def main(
     for driver in DRIVERS:
         console.print(_as_rich(driver, table.filter(driver=driver)))
     console.print(
-        f"{_share_within(table):.0%} of {len(table)} recourses are within 1 % of the certified optimum; the largest gap "
-        f"is {table['gap'].max():.2%}.\n{total:.1f} s, of which {compiling.seconds:.1f} s compiling. "
+        f"{_share_within(table):.0%} of {len(table)} recourses are within 1 % of the certified optimum; "
+        f"the largest gap is {table['gap'].max():.2%}.\n{total:.1f} s, of which {compiling.seconds:.1f} s compiling. "
         f"Written to {folder}: recourse.parquet, summary.json, routes.png."
     )
 
