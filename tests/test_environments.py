@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from pprjax_envs import GridWorld, TabularMDP
+from pprjax_envs.lstm import LSTMClassifier
+from pprjax_envs.sequence import SequenceEnv
 
 from pprjax.task import World
 
@@ -29,11 +31,19 @@ def stochastic():
     return tabular(next_state=None, transition=transition)
 
 
+def sequences():
+    """Four symbols out of nine, judged by an LSTM as it was initialized."""
+    blank = LSTMClassifier(params=None, features=jnp.eye(10), width=4, num_classes=3)
+    params = blank.network.init(jax.random.key(0), blank.init(), blank.features[0])
+    return SequenceEnv(blank.replace(params=params), 2, num_symbols=9, length=4)
+
+
 WORLDS = {
     "tabular": tabular,
     "stochastic tables": stochastic,
     "grid world": GridWorld,
     "grid world with two moneys": lambda: GridWorld(["S$#F", "..H.", "$LL."], max_steps=12),
+    "sequences": sequences,
 }
 
 LANES = 64

@@ -157,8 +157,15 @@ def augment(degrees: Float[np.ndarray, "N 12"], num: int, seed: int = 0) -> Floa
     return np.take_along_axis(np.sort(base + shift, 1), rank, 1)
 
 
-def split(years: Years, *, num_train: int = 200, num_test: int = 20, resolution: float = 1.0, scale: Scale | None = None,
-          seed: int = 0) -> Data:  # fmt: skip
+def split(
+    years: Years,
+    *,
+    num_train: int = 200,
+    num_test: int = 20,
+    resolution: float = 1.0,
+    scale: Scale | None = None,
+    seed: int = 0,
+) -> Data:
     """Training and test years, half of each city. A quarter of a city's years is held out for the test.
 
     Only then is either part augmented up to its number, so that no test year has a variant among the training years.

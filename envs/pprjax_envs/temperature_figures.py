@@ -45,8 +45,7 @@ def years(data: Data, table: pl.DataFrame, methods: Sequence[str], *, most: int 
         for ax in axes[:, 0]:
             ax.set_ylabel("°F")
     handles, labels = halves[0].axes[0].get_legend_handles_labels()
-    title = f"{data.source}; a recourse keeps most of a year and bends the rest"
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, title=title)
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, title=data.source)
     plt.close(figure)
     return figure
 
@@ -92,7 +91,7 @@ def heat_maps(data: Data, heat: pl.DataFrame) -> Figure:
         ax.set_yticks(range(len(policies)), [f"{x:g}" for x in policies])
         figure.colorbar(image, ax=ax, shrink=0.8)
     axes[0].set_ylabel("λ_policy")
-    figure.suptitle(f"The first test year of {' and of '.join(data.cities)}, averaged ({data.source})", fontsize=11)
+    figure.suptitle(f"A year of {data.cities[0]} edited to pass for {data.cities[1]} ({data.source})", fontsize=11)
     plt.close(figure)
     return figure
 
