@@ -34,8 +34,8 @@ def row_of(task: Task, state: State) -> Int[Array, ""]:
     if task.num_states is not None:
         return task.state_id(state)
     bits = jax.lax.bitcast_convert_type(task.observation(state).astype(jnp.float32), jnp.uint32)
-    multipliers = jnp.uint32(0x9E3779B1) * (2 * jnp.arange(bits.shape[0], dtype=jnp.uint32) + 1)
-    mixed = jnp.sum((bits ^ (bits >> 15)) * multipliers, dtype=jnp.uint32)
+    placed = (bits ^ (bits >> 15)) + jnp.uint32(0x9E3779B1) * jnp.arange(1, bits.shape[0] + 1, dtype=jnp.uint32)
+    mixed = jnp.sum((placed ^ (placed >> 16)) * (placed | 1), dtype=jnp.uint32)  # not linear: 0s and 1s stay apart
     mixed = (mixed ^ (mixed >> 16)) * jnp.uint32(0x85EBCA6B)
     return ((mixed ^ (mixed >> 13)) % HASH_ROWS).astype(jnp.int32)
 

@@ -23,7 +23,9 @@ class Paths:
     actions: np.ndarray | None = None  # int32[B, T - 1], the action taken from each symbol; PAD behind the end
 
     @classmethod
-    def from_lists(cls, symbols: Iterable[Sequence[int]], actions: Iterable[Sequence[int]] | None = None) -> Paths:
+    def from_lists(
+        cls, symbols: Iterable[Sequence[int] | np.ndarray], actions: Iterable[Sequence[int] | np.ndarray] | None = None
+    ) -> Paths:
         """Pad ragged lists into one batch.
 
         Args:

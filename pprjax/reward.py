@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Num, Shaped
 
 PROBABILITY_FLOOR = 1e-6
 """Probabilities are clipped to [1e-6, 1 - 1e-6] before h, which is infinite at 0 and 1."""
 
 
-def similarity(distance: Num[Array, "*b"] | float) -> Float[Array, "*b"]:
+def similarity(distance: Num[Array, "*b"] | np.ndarray | float) -> Float[Array, "*b"]:
     """R_path = s_path = 1 / (d + 1), in (0, 1] (Eq. 1).
 
     Args:
@@ -18,7 +19,7 @@ def similarity(distance: Num[Array, "*b"] | float) -> Float[Array, "*b"]:
     return 1.0 / (jnp.asarray(distance, jnp.result_type(float)) + 1.0)
 
 
-def link(prob: Shaped[Array, "*b"] | float, num_actions: int) -> Float[Array, "*b"]:
+def link(prob: Shaped[Array, "*b"] | np.ndarray | float, num_actions: int) -> Float[Array, "*b"]:
     """h(p) = log((p - 2/A + 1) / (1 - p)) if p ≥ 1/A, else log(A·p) (Eq. 4).
 
     Zero at the uniform p = 1/A, and rising with p: what the agent prefers is rewarded, what it avoids punished.
@@ -36,12 +37,12 @@ def link(prob: Shaped[Array, "*b"] | float, num_actions: int) -> Float[Array, "*
 
 
 def total(
-    reward_goal: Float[Array, "*b"],
-    reward_path: Float[Array, "*b"],
-    reward_policy: Float[Array, "*b"],
+    reward_goal: Float[Array, "*b"] | np.ndarray,
+    reward_path: Float[Array, "*b"] | np.ndarray,
+    reward_policy: Float[Array, "*b"] | np.ndarray,
     *,
-    lambda_path: Num[Array, "*b"] | float,
-    lambda_policy: Num[Array, "*b"] | float,
+    lambda_path: Num[Array, "*b"] | np.ndarray | float,
+    lambda_policy: Num[Array, "*b"] | np.ndarray | float,
 ) -> Float[Array, "*b"]:
     """R = R_goal + λ_path·R_path + λ_policy·R_policy, undiscounted (Eq. 5).
 
@@ -50,4 +51,4 @@ def total(
         reward_path: R_path = 1 / (d + 1).
         reward_policy: R_policy = Σ_t h(P_A(s_t, a_t)), the sum of the link over the actions taken.
     """
-    return reward_goal + lambda_path * reward_path + lambda_policy * reward_policy
+    return jnp.asarray(reward_goal) + lambda_path * reward_path + lambda_policy * reward_policy

@@ -66,7 +66,13 @@ def test_recourse_attains_the_brute_force_optimum(seed, lambda_path, lambda_poli
     chosen = ALL[np.argsort(goal)[[0, 60, 120, 180]]]  # four that are far from the goal or near it
     originals = task.env.paths(chosen)
     config = pprjax.Config(
-        lambda_path=lambda_path, lambda_policy=lambda_policy, iterations=60, num_paths=128, num_best=16, width=32, c_e=0.0
+        lambda_path=lambda_path,
+        lambda_policy=lambda_policy,
+        iterations=60,
+        num_paths=128,
+        num_best=16,
+        width=32,
+        c_e=0.0,
     )
     optimum = {True: [], False: []}
     for i in range(len(chosen)):

@@ -14,7 +14,6 @@ from hypothesis.extra.numpy import arrays
 from pprjax_envs import temperature, weights
 from pprjax_envs.commands import temperature as command
 from pprjax_envs.lstm import Training
-from pprjax_envs.sequence import class_probs
 from pprjax_envs.temperature_files import COLUMNS, read_years
 
 import pprjax

@@ -61,7 +61,7 @@ class LSTMClassifier:
         return self.network.apply(self.params, carry, features)[0]
 
     def log_probs(self, carry: tuple[Array, Array]) -> Float[Array, " C"]:
-        return jax.nn.log_softmax(self.network.apply(self.params, carry, method="read"))
+        return jax.nn.log_softmax(jnp.asarray(self.network.apply(self.params, carry, method="read")))
 
 
 @struct.dataclass
@@ -82,7 +82,7 @@ class LSTMPolicy:
     def step(self, carry: tuple[Array, Array], state: Any) -> tuple[tuple[Array, Array], Float[Array, " V"]]:
         """The carry after `state.symbol`, and log P_A of the next symbol."""
         carry, query = self.network.apply(self.params, carry, self.features[state.symbol])
-        return carry, jax.nn.log_softmax(self.features[:-1] @ query)
+        return carry, jax.nn.log_softmax(self.features[:-1] @ jnp.asarray(query))
 
 
 @struct.dataclass(kw_only=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Any
 
 import jax
 import numpy as np
@@ -128,7 +129,8 @@ def simulate(num_years: int = 40, seed: int = 0) -> Years:
     if num_years < 2:
         raise ValueError(f"num_years: expected at least 2 years of a city, got {num_years}")
     rng = np.random.default_rng(seed)
-    cities = tuple(NORMALS)
+    first, second = NORMALS
+    cities = (first, second)
 
     def draw(city):
         year, month = rng.standard_normal((num_years, 1)), rng.standard_normal((num_years, 12))
@@ -292,4 +294,5 @@ def task(data: Data, models: Models, wanted: int, *, goal: Goal | str | None = "
             printed.
     """
     env = TemperatureEnv(models.classifier, wanted, data.scale)
-    return Task(env, models.generator, goal=class_is(wanted) if goal == "class" else goal)
+    condition: Any = class_is(wanted) if goal == "class" else goal
+    return Task(env, models.generator, goal=condition)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -31,10 +31,10 @@ def years(data: Data, table: pl.DataFrame, methods: Sequence[str], *, most: int 
     columns = min(num, 5)
     rows_each = -(-num // columns)
     figure = plt.figure(figsize=(3.1 * columns, 2.5 * 2 * rows_each + 1.2), layout="constrained")
-    halves = figure.subfigures(2, 1)
+    halves: Any = figure.subfigures(2, 1)
     for half, (wanted, rows) in zip(halves, directions.items(), strict=True):
         half.suptitle(f"{data.cities[1 - wanted]} edited to pass for {data.cities[wanted]}", fontsize=13)
-        axes = half.subplots(rows_each, columns, sharex=True, sharey=True, squeeze=False)
+        axes: Any = half.subplots(rows_each, columns, sharex=True, sharey=True, squeeze=False)
         for path, ax in enumerate(axes.flat):
             mine = rows.filter(path=path)
             if path >= num or not len(mine):

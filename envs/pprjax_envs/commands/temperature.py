@@ -237,7 +237,7 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
     paths, policies = np.array(grid).T
     aim = task(data, models, wanted=1)
     first = aim.env.paths(data.test_symbols[data.test_labels == 0])[[0] * len(grid)]
-    settings = config.replace(lambda_path=paths, lambda_policy=policies)
+    settings = dataclasses.replace(config, lambda_path=paths, lambda_policy=policies)
     found = recourse(aim, first, settings, key=jax.random.key(seed), ids=np.zeros(len(grid), int))
     return found.to_frame().select("lambda_path", "lambda_policy", "s_goal", "s_path", "s_policy", "distance")
 
@@ -313,8 +313,9 @@ def _arrow(data: Data, wanted: int) -> str:
 def _as_sentence(quality: dict[str, float], reloaded: bool, source: str) -> str:
     return (
         f"Years: {source}. Models {'read back' if reloaded else 'trained'}: the classifier is right on "
-        f"{quality['test_accuracy']:.0%} of the held-out years ({quality['train_accuracy']:.0%} of those it was trained "
-        f"on); the generator gives a month log probability {quality['test_log_prob']:.2f} ({quality['train_log_prob']:.2f})."
+        f"{quality['test_accuracy']:.0%} of the held-out years ({quality['train_accuracy']:.0%} of those it was "
+        f"trained on); the generator gives a month log probability "
+        f"{quality['test_log_prob']:.2f} ({quality['train_log_prob']:.2f})."
     )
 
 
