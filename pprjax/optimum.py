@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import polars as pl
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
