@@ -311,11 +311,13 @@ def _arrow(data: Data, wanted: int) -> str:
 
 
 def _as_sentence(quality: dict[str, float], reloaded: bool, source: str) -> str:
+    right, likely = (
+        f"{quality[f'test_{name}']:{form}} (in training {quality[f'train_{name}']:{form}})"
+        for name, form in (("accuracy", ".0%"), ("log_prob", ".2f"))
+    )
     return (
-        f"Years: {source}. Models {'read back' if reloaded else 'trained'}: the classifier is right on "
-        f"{quality['test_accuracy']:.0%} of the held-out years ({quality['train_accuracy']:.0%} of those it was "
-        f"trained on); the generator gives a month log probability "
-        f"{quality['test_log_prob']:.2f} ({quality['train_log_prob']:.2f})."
+        f"Years: {source}. Models {'read back' if reloaded else 'trained'}: the classifier is right on {right} of the "
+        f"held-out years; the generator gives a month of them log probability {likely}."
     )
 
 
