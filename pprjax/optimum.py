@@ -53,6 +53,22 @@ class Optimum:
     scores: Scores  # NaN, and distance -1, where no path meets the goal
     status: np.ndarray  # str[B]: see `pprjax.metrics.status`; or "infeasible"
 
+    def to_frame(self) -> pl.DataFrame:
+        """One row an original."""
+        sequences = {"optimal": self.paths.to_lists(), "actions": self.paths.actions_to_lists()}
+        return pl.DataFrame(
+            {
+                "path": np.arange(len(self.reward)),
+                "status": self.status.tolist(),
+                "reward": self.reward,
+                "s_goal": self.scores.goal,
+                "s_path": self.scores.path,
+                "s_policy": self.scores.policy,
+                "distance": self.scores.distance,
+                **{name: pl.Series(name, rows, dtype=pl.List(pl.Int32)) for name, rows in sequences.items()},
+            }
+        )
+
 
 def exact(task: Task, originals: Paths, config: Config) -> Optimum:
     """The best path there is for each original (Eq. 5), with proof: a bound that the returned path attains.

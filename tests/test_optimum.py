@@ -415,3 +415,14 @@ def test_a_world_that_cannot_be_certified_says_why(monkeypatch):
     monkeypatch.setattr(optimum, "MAX_BYTES", 1000)
     with pytest.raises(ValueError, match=r"an original of 3 symbols would need .* GiB"):
         exact(Task(varied, uniform), Paths.from_lists([[0, 0, 0]]), Config(lambda_path=100.0))
+
+
+def test_a_certificate_has_a_frame_with_one_row_an_original():
+    env = TabularMDP([[1, -1], [2, 0], [-1, -1]], np.ones((3, 2)), [False, False, True], 0, 4)
+    task = Task(env, TablePolicy(np.full((3, 2), 0.5)))
+    originals = Paths.from_lists([[0, 1, 2], [0, 1, 0, 1]])
+    best = exact(task, originals, Config(lambda_path=0.0, lambda_policy=0.0))
+    frame = best.to_frame()
+    assert frame["optimal"].to_list() == best.paths.to_lists() == [[0, 1, 0, 1, 2]] * 2
+    assert frame["reward"].to_list() == [4.0, 4.0]
+    assert frame["distance"].to_list() == [2, 1]
