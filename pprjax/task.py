@@ -142,9 +142,9 @@ def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:
         raise ValueError("policy: a TablePolicy needs a finite world, one with `state_id` and `num_states`")
     if isinstance(probs, Tracer) or not isinstance(probs, np.ndarray | jax.Array):
         return  # a leaf of a pytree in transit
-    if probs.shape[-2:] != (num_states, num_actions):  # a stack of tasks has leading axes
+    if probs.shape != (num_states, num_actions):
         raise ValueError(f"policy.probs: expected shape {(num_states, num_actions)}, got {probs.shape}")
-    table = np.asarray(probs).reshape(-1, num_actions)
+    table = np.asarray(probs)
     bad = np.argwhere(~(table >= 0))
     if bad.size:
         s, a = bad[0]

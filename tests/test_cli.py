@@ -158,7 +158,15 @@ def test_the_summary_sums_up_the_table(run):
     assert seconds["training"] + seconds["certificates"] < seconds["total"]
 
 
-def test_an_interrupt_while_training_writes_nothing(tmp_path, capsys, monkeypatch):
+@pytest.fixture
+def interruptible():
+    """SIGINT raises KeyboardInterrupt, even where the tests run in a background job, whose shell ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_while_training_writes_nothing(tmp_path, capsys, monkeypatch, interruptible):
     from pprjax import solve
 
     @contextlib.contextmanager
@@ -171,7 +179,7 @@ def test_an_interrupt_while_training_writes_nothing(tmp_path, capsys, monkeypatc
     assert names(tmp_path) == []
 
 
-def test_an_interrupt_while_writing_leaves_whole_files_only(tmp_path, capsys, monkeypatch, run):
+def test_an_interrupt_while_writing_leaves_whole_files_only(tmp_path, capsys, monkeypatch, run, interruptible):
     from matplotlib.figure import Figure
 
     (tmp_path / "routes.png").write_bytes(b"of an earlier run")
