@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 FORMAT = 1
@@ -57,7 +58,7 @@ def remembered(name: str, make: Callable[[], Any], *, folder: str | os.PathLike 
         if path.exists():
             try:
                 leaves = checkpointer.restore(path)["leaves"]
-                return _like(jax.eval_shape(make), leaves), True
+                return jax.tree.map(jnp.asarray, _like(jax.eval_shape(make), leaves)), True
             except Exception as error:
                 warnings.warn(f"weights: can't read {path} ({error}); training anew", stacklevel=2)
         made = jax.device_get(make())
@@ -66,7 +67,7 @@ def remembered(name: str, make: Callable[[], Any], *, folder: str | os.PathLike 
             checkpointer.save(path, {"leaves": leaves}, force=True)
         except (OSError, ValueError) as error:
             warnings.warn(f"weights: can't write {path} ({error})", stacklevel=2)
-    return made, False
+    return jax.tree.map(jnp.asarray, made), False
 
 
 def _like(shapes: Any, leaves: dict[str, Any]) -> Any:
