@@ -113,8 +113,8 @@ def beams(task, originals, lengths, config, evidence, *, width: int):
 def beam_search(task, original, length, config, *, width: int, evidence):
     """The best complete sequence that meets the goal, of `width` prefixes kept at each step.
 
-    A prefix is worth λ_policy·R_policy + λ_path / (m + 1), m the fewest edits with which a path that goes on from it can
-    end, and `evidence` times the probability of the wanted class so far. A child costs one step of the classifier.
+    A prefix is worth λ_policy·R_policy + λ_path / (m + 1), m the fewest edits with which a path that goes on from it
+    can end, and `evidence` times the probability of the wanted class so far. A child costs one step of the classifier.
 
     Returns:
         R and the symbols; R is -inf where no sequence that was kept meets the goal.

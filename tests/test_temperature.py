@@ -275,7 +275,7 @@ def test_the_command_writes_table_summary_and_figures(tmp_path, quick_paper):
     assert unbound["flipped"] == 0
     assert unbound["reward"] > bound["reward"]
     table = pl.read_parquet(tmp_path / "out" / "recourse.parquet")
-    assert table.group_by("wanted", "method").len()["len"].to_list() == [2] * 10
+    assert table.group_by("wanted", "method").len()["len"].to_list() == [2] * 9
     assert len(summary["heat_map"]) == 2
     for name in ("years", "scores", "lambdas"):
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")

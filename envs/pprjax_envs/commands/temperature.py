@@ -35,7 +35,18 @@ PAPER = Config(
 )
 """The paper's settings: b 500, k 1, γ 0.99, c_e 1, λ_path 10, λ_policy 0.1, learning rate 1e-3, and its target."""
 
-SETTINGS = Config(lambda_path=10.0, lambda_policy=0.3, c_e=0.0, num_paths=128, num_best=16, iterations=200)
+SETTINGS = Config(
+    lambda_path=10.0,
+    lambda_policy=0.3,
+    learning_rate=4e-3,
+    c_e=0.0,
+    epsilon_end=0.15,
+    iterations=300,
+    num_paths=128,
+    num_best=16,
+    updates=4,
+    width=32,
+)
 """Better ones. Where any of many symbols can follow, trying each once first leaves nothing for Q: no UCB bonus. A
 quarter of the paths sample from P_A as it is, so that the others may explore evenly."""
 
@@ -150,7 +161,8 @@ def main(
 def experiment(data: Data, models: Models, config: Config, *, seed: int = 0) -> tuple[pl.DataFrame, list[int]]:
     """Every test year edited towards the other city: by PPR, by PPR as published, and by the two baselines.
 
-    In one direction also without the goal, which is Eq. 5 as printed: there the unchanged original is the best path.
+    As published there is no goal but Eq. 5, which is largest where nothing is changed: a search as weak as that of the
+    paper's settings misses that point and seems to work. "PPR, no goal" shows, in one direction, what a good one finds.
 
     Returns:
         One row for each year and method: `wanted`, `path`, `method`, `reward` (Eq. 5 at the method's λ; the baselines'
@@ -168,9 +180,9 @@ def experiment(data: Data, models: Models, config: Config, *, seed: int = 0) -> 
         originals = aim.env.paths(data.test_symbols[data.test_labels != wanted])
         key = jax.random.fold_in(jax.random.key(seed), wanted)
         found = {}
-        variants = [("PPR", config, aim.goal), ("published", PAPER, aim.goal)]
+        variants = [("PPR", config, aim.goal), ("published", PAPER, None)]
         if wanted == 1:  # one direction shows it
-            variants += [("PPR, no goal", config, None), ("published, no goal", PAPER, None)]
+            variants.append(("PPR, no goal", config, None))
         for method, settings, goal in variants:
             result = recourse(aim.replace(goal=goal), originals, settings, key=key)
             found[method] = aim.env.sequences(result.paths), settings
