@@ -26,15 +26,15 @@ SCORES = {"s_goal": "s_goal: probability of the wanted city", "s_path": "s_path 
 
 def years(data: Data, table: pl.DataFrame, methods: Sequence[str], *, most: int = 10) -> Figure:
     """The first `most` test years of either city over the months, with each method's edit."""
-    directions = {wanted: table.filter(wanted=wanted) for wanted in (1, 0)}
+    directions = {wanted: table.filter(wanted=wanted) for wanted in (1, 0) if wanted in table["wanted"]}
     num = min(most, max(rows["path"].n_unique() for rows in directions.values()))
     columns = min(num, 5)
     rows_each = -(-num // columns)
-    figure = plt.figure(figsize=(3.1 * columns, 2.5 * 2 * rows_each + 1.2), layout="constrained")
-    halves: Any = figure.subfigures(2, 1)
-    for half, (wanted, rows) in zip(halves, directions.items(), strict=True):
-        half.suptitle(f"{data.cities[1 - wanted]} edited to pass for {data.cities[wanted]}", fontsize=13)
-        axes: Any = half.subplots(rows_each, columns, sharex=True, sharey=True, squeeze=False)
+    figure = plt.figure(figsize=(3.1 * columns, 2.5 * len(directions) * rows_each + 1.2), layout="constrained")
+    parts: Any = figure.subfigures(len(directions), 1, squeeze=False)[:, 0]
+    for part, (wanted, rows) in zip(parts, directions.items(), strict=True):
+        part.suptitle(f"{data.cities[1 - wanted]} edited to pass for {data.cities[wanted]}", fontsize=13)
+        axes: Any = part.subplots(rows_each, columns, sharex=True, sharey=True, squeeze=False)
         for path, ax in enumerate(axes.flat):
             mine = rows.filter(path=path)
             if path >= num or not len(mine):
@@ -44,7 +44,7 @@ def years(data: Data, table: pl.DataFrame, methods: Sequence[str], *, most: int 
             ax.set_title(f"year {path}", fontsize=9)
         for ax in axes[:, 0]:
             ax.set_ylabel("°F")
-    handles, labels = halves[0].axes[0].get_legend_handles_labels()
+    handles, labels = parts[0].axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, title=data.source)
     plt.close(figure)
     return figure
