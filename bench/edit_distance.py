@@ -3,8 +3,8 @@
 python bench/edit_distance.py
 
 Both get their best input, made before the clock starts: here a byte a symbol on the device, there text of one
-character a symbol, in each of rapidfuzz's three ways: `cdist` of the original with the paths (which it does on one core), of the paths with the original, and `cpdist`
-of pairs. `ratio` is against the fastest of them on all cores.
+character a symbol, in each of rapidfuzz's three ways: `cdist` of the original with the paths (which it does on one
+core), of the paths with the original, and `cpdist` of pairs. `ratio` is against the fastest of them on all cores.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from report import finish, median_seconds, table
 from pprjax.edit_distance import levenshtein
 
 PATHS, ROOM, ORIGINAL, SYMBOLS = 65_536, 32, 24, 48
-CALLS = 20  # in a row, so that neither is measured waking its threads
+CALLS = 100  # in a row: what each sustains, not what waking its threads costs
 TRACED, WORDS, NUMPY, CHOSEN = (
     "levenshtein, inside jit",
     "levenshtein, int32 in",
@@ -61,7 +61,7 @@ def main() -> None:
     def repeated(way):
         return lambda: [jax.block_until_ready(way()) for _ in range(CALLS)]
 
-    medians = median_seconds(*map(repeated, ways.values()), rounds=11)
+    medians = median_seconds(*map(repeated, ways.values()), rounds=7)
     seconds = {name: s / CALLS for name, s in zip(ways, medians, strict=True)}
     best = min(s for name, s in seconds.items() if name.startswith("rapidfuzz"))
     rows = [

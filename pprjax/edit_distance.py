@@ -301,29 +301,31 @@ def _bulk(original, original_length, paths, lengths) -> Int[Array, " B"]:
 
     symbols = (_time_major_bytes if word == jnp.uint8 else _time_major)(barrier(paths).reshape(blocks, LANES, -1))
     symbols = barrier(symbols.reshape(blocks, -1))  # [blocks, T * LANES]
-    matches = barrier([_match(original[k : k + bits], symbols, word) for k in range(0, n, bits)])
+    # the original's end is moved to the top bit; differences of 0 below its start hand the first row on unchanged
+    rows = n + -n % bits
+    place = jnp.arange(rows) - (rows - original_length)
+    weights = jnp.where(place >= 0, 1 << jnp.arange(rows) % bits, 0).astype(word).reshape(-1, bits)
+    pieces = original[place % n].reshape(-1, bits)
+    matches = barrier([_match(piece, symbols, weight) for piece, weight in zip(pieces, weights, strict=True)])
     matches = [m.reshape(blocks, segments, steps, LANES).swapaxes(0, 1) for m in matches]
     left = jnp.pad(lengths, (0, -count % LANES)).reshape(shape) - steps * jnp.arange(segments)[:, None, None]
     left = barrier(jnp.clip(left, 0, steps).astype(word))  # symbols still to come when a segment begins
-    bottom = original_length - 1 - jnp.arange(0, n, bits)
-    bottom = jnp.where((bottom >= 0) & (bottom < bits), 1 << jnp.clip(bottom, 0, bits - 1), 0).astype(word)
 
     def segment(columns, x):
         columns, (match, left) = list(columns), x
-        change, nowhere = jnp.zeros(shape, signed), jnp.zeros((), word)
+        change = jnp.zeros(shape, signed)
         for t in range(steps):
-            carry, rose, fell = TOP, nowhere, nowhere
+            carry: tuple = TOP
             for w, m in enumerate(match):
-                plus, minus = columns[w]
-                plus, minus, (up, down), carry = _append_word(plus, minus, m[:, t], carry)
+                plus, minus, carry = _append_word(*columns[w], m[:, t], carry)
                 columns[w] = plus, minus
-                rose, fell = rose | (up & bottom[w]), fell | (down & bottom[w])
-            step = (rose != 0).astype(signed) - (fell != 0).astype(signed)
-            change = change + jnp.where(t < left, step, 0)
+            rose, fell = (carry[i].astype(signed) for i in (1, 2))  # -1 where D[original_length] did
+            change = change + jnp.where(t < left, fell - rose, 0)
         return tuple(columns), change
 
-    first = (jnp.full(shape, jnp.iinfo(word).max, word), jnp.zeros(shape, word))
-    _, change = jax.lax.scan(segment, (first,) * len(matches), (matches, left))
+    nothing = jnp.zeros(shape, word)
+    first = tuple((jnp.broadcast_to(p, shape), nothing) for p in weights.sum(1, dtype=word))
+    _, change = jax.lax.scan(segment, first, (matches, left))
     distances = original_length + barrier(change).astype(jnp.int32).sum(0).reshape(-1)[:count]
     return jnp.where(original_length > 0, distances, lengths)
 
@@ -332,7 +334,7 @@ def _append_bits(column: BitColumn, match: list[Array]) -> BitColumn:
     plus, minus = [], []
     carry = TOP
     for w, eq in enumerate(match):
-        vp, vn, _, carry = _append_word(column.plus[w], column.minus[w], eq, carry)
+        vp, vn, carry = _append_word(column.plus[w], column.minus[w], eq, carry)
         plus.append(vp)
         minus.append(vn)
     return BitColumn(plus=jnp.stack(plus), minus=jnp.stack(minus), t=column.t + 1)
@@ -362,37 +364,40 @@ def _exchange(x: Array, y: Array, shift: int, low: int) -> tuple[Array, Array]:
     return (x & mask) | ((y & mask) << shift), ((x >> shift) & mask) | (y & ~mask)
 
 
-TOP = (0, 1, 0)
+TOP = (0, -1, 0)
 """The carry into the first word: D[0, t] grows by one with each symbol."""
 
 
-def _append_word(vp: Array, vn: Array, eq: Array, carry: tuple) -> tuple[Array, Array, tuple[Array, Array], tuple]:
-    """A word of τ₀ further: the column's +1 and -1, the row's +1 and -1, and the carry into the next word."""
-    carry_sum, carry_up, carry_down = (jnp.asarray(c, vp.dtype) for c in carry)
+def _append_word(vp: Array, vn: Array, eq: Array, carry: tuple) -> tuple[Array, Array, tuple]:
+    """A word of τ₀ further: the column's +1 and -1, and the carry into the next word, -1 (all bits) for each of: the
+    sum overflowed, the row's last difference is +1, it is -1."""
+    carry_sum, carry_up, carry_down = (jnp.asarray(c).astype(vp.dtype) for c in carry)
     x = eq | vn
     low = x & vp
-    added = low + vp + carry_sum
+    added = low + vp - carry_sum
     d0 = (added ^ vp) | x
     up = vn | ~(d0 | vp)
     down = d0 & vp
-    up_in = (up << 1) | carry_up
-    down_in = (down << 1) | carry_down
-    last = jnp.iinfo(vp.dtype).bits - 1
-    carry_out = ((low | (vp & ~added)) >> last, up >> last, down >> last)  # low is a subset of vp
-    return down_in | ~(d0 | up_in), up_in & d0, (up, down), carry_out
+    up_in = up + up - carry_up
+    down_in = down + down - carry_down
+    last = jnp.asarray(jnp.iinfo(vp.dtype).bits - 1, vp.dtype)
+    carry_out = (low | (vp & ~added), up, down)  # low is a subset of vp
+    carry_out = tuple(jax.lax.shift_right_arithmetic(c, last) for c in carry_out)
+    return down_in | ~(d0 | up_in), up_in & d0, carry_out
 
 
 def _match_words(original: Int[Array, " n"], symbol: Int[Array, ""]) -> list[Array]:
     """Bit k of word w is set where τ₀[32·w + k] is this symbol."""
     n = original.shape[0]
-    return [_match(original[low : low + WORD_BITS], symbol, jnp.uint32) for low in range(0, max(n, 1), WORD_BITS)]
+    weights = jnp.uint32(1) << jnp.arange(WORD_BITS, dtype=jnp.uint32)
+    return [_match(original[low : low + WORD_BITS], symbol, weights) for low in range(0, max(n, 1), WORD_BITS)]
 
 
-def _match(piece: Num[Array, " k"], symbols: Num[Array, "*b"], dtype) -> Num[Array, "*b"]:
-    """Bit k is set where a symbol is piece[k]."""
-    word = jnp.zeros(symbols.shape, dtype)
+def _match(piece: Num[Array, " k"], symbols: Num[Array, "*b"], weights: Num[Array, " bits"]) -> Num[Array, "*b"]:
+    """Σ_k weights[k] where a symbol is piece[k]; of the weights' type."""
+    word = jnp.zeros(symbols.shape, weights.dtype)
     for k in range(piece.shape[0]):
-        word = word | jnp.where(symbols == piece[k], jnp.asarray(1 << k, dtype), jnp.asarray(0, dtype))
+        word = word | jnp.where(symbols == piece[k], weights[k], jnp.zeros((), weights.dtype))
     return word
 
 

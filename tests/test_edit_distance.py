@@ -137,6 +137,20 @@ def test_symbols_outside_the_originals_range_are_all_alike_but_match_nothing(low
     np.testing.assert_array_equal(got[:4], [1, 1, 2, 0])
 
 
+@pytest.mark.parametrize(("n", "room"), SHAPES)
+@pytest.mark.parametrize("outside", [0, 253, 254, 255, 300])
+def test_paths_of_bytes(n, room, outside):
+    """The same distances as the same paths in int32, whether or not the original's symbols are bytes."""
+    rng = np.random.default_rng(n * room)
+    original = rng.choice([0, 7, 253, outside], n)
+    paths = rng.choice([0, 7, 253, 255], (edit_distance.BULK, room))
+    lengths = rng.integers(0, room + 1, len(paths))
+    got = levenshtein(original, jnp.asarray(paths, jnp.uint8), lengths)
+    np.testing.assert_array_equal(got, levenshtein(original, paths, lengths))
+    whole = levenshtein(original, jnp.asarray(paths, jnp.uint8))  # no byte is a PAD
+    np.testing.assert_array_equal(whole, levenshtein(original, paths, np.full(len(paths), room)))
+
+
 def test_the_length_of_the_original():
     """Every prefix of the original, also the empty one, by padding and by number."""
     rng = np.random.default_rng(0)
