@@ -52,7 +52,7 @@ def ours():
             forced=jnp.full((LANES, STEPS), PAD, jnp.int32),
             explore=jnp.ones((LANES, STEPS), bool),
             from_policy=jnp.ones(LANES, bool),
-            uniform=jax.random.uniform(key, (LANES, STEPS)),
+            uniform=jax.random.uniform(key, (STEPS, LANES)).T,
         )
         keys = jax.random.split(key, LANES)
         return jax.vmap(lambda lane, k: rollout(task, original, lane, config, k))(lanes, keys).reward

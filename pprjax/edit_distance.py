@@ -5,7 +5,8 @@ one *column* for each t. With unit costs a column is two bit vectors of vertical
 (Myers, J. ACM 46(3), 1999, in Hyyrö's form); with other costs it is the column itself. Either way:
 
     column = start(original, length, costs)
-    column = append(column, original, symbol, costs)      # one more symbol of the path
+    match = matches(original, symbol, costs)              # where the original has a symbol
+    column = append(column, match, costs)                 # the path is that symbol longer
     distance(column, length, costs)                       # D[length, t]
     alignment(column, original, length, costs)            # min_i D[i, t] and the last i that attains it
 
@@ -15,6 +16,7 @@ one *column* for each t. With unit costs a column is two bit vectors of vertical
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -22,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Float, Int, Num, UInt8
+from jaxtyping import Array, Bool, Float, Int, Num, UInt8, UInt32
 
 from pprjax.paths import PAD
 
@@ -76,13 +78,24 @@ def start(original: Int[Array, " n"], costs: EditCosts = EditCosts()) -> Column:
     return costs.delete * jnp.arange(n + 1, dtype=jnp.result_type(float))
 
 
-def append(
-    column: Column, original: Int[Array, " n"], symbol: Int[Array, ""], costs: EditCosts = EditCosts()
-) -> Column:
-    """The column after one more symbol of the path. PAD symbols in `original` match nothing."""
+def matches(
+    original: Int[Array, " n"], symbol: Int[Array, ""], costs: EditCosts = EditCosts()
+) -> UInt32[Array, " W"] | Bool[Array, " n"]:
+    """Where τ₀ has this symbol: bit k of word w under unit costs, for place 32·w + k, else bool[n]. PAD symbols in
+    `original` match nothing."""
+    if not costs.unit:
+        return original == symbol
+    weights = [np.uint32(1 << k) for k in range(WORD_BITS)]
+    n = original.shape[0]
+    words = [_match(original[low : low + WORD_BITS], symbol, weights) for low in range(0, max(n, 1), WORD_BITS)]
+    return jax.lax.optimization_barrier(jnp.stack(words))  # compared once, not again for each word that comes of it
+
+
+def append(column: Column, match: Array, costs: EditCosts = EditCosts()) -> Column:
+    """The column after one more symbol of the path, given where τ₀ has that symbol."""
     if isinstance(column, BitColumn):
-        return _append_bits(column, _match_words(original, symbol))
-    diagonal = column[:-1] + jnp.where(original == symbol, 0.0, costs.substitute)
+        return _append_bits(column, match)
+    diagonal = column[:-1] + jnp.where(match, 0.0, costs.substitute)
     stay = column + costs.insert
     unchained = jnp.concatenate([stay[:1], jnp.minimum(stay[1:], diagonal)])
     chain = costs.delete * jnp.arange(column.shape[0], dtype=column.dtype)
@@ -262,7 +275,7 @@ def _grow(original, original_length, path, length, *, costs: EditCosts) -> Num[A
 
     def step(column, x):
         t, symbol = x
-        grown = append(column, original, symbol, costs)
+        grown = append(column, matches(original, symbol, costs), costs)
         return jax.tree.map(lambda new, old: jnp.where(t < length, new, old), grown, column), None
 
     column, _ = jax.lax.scan(step, start(original, costs), (jnp.arange(path.shape[0]), path))
@@ -330,11 +343,11 @@ def _bulk(original, original_length, paths, lengths) -> Int[Array, " B"]:
     return jnp.where(original_length > 0, distances, lengths)
 
 
-def _append_bits(column: BitColumn, match: list[Array]) -> BitColumn:
+def _append_bits(column: BitColumn, match: UInt32[Array, " W"]) -> BitColumn:
     plus, minus = [], []
     carry = TOP
-    for w, eq in enumerate(match):
-        vp, vn, carry = _append_word(column.plus[w], column.minus[w], eq, carry)
+    for w in range(match.shape[0]):
+        vp, vn, carry = _append_word(column.plus[w], column.minus[w], match[w], carry)
         plus.append(vp)
         minus.append(vn)
     return BitColumn(plus=jnp.stack(plus), minus=jnp.stack(minus), t=column.t + 1)
@@ -386,18 +399,12 @@ def _append_word(vp: Array, vn: Array, eq: Array, carry: tuple) -> tuple[Array, 
     return down_in | ~(d0 | up_in), up_in & d0, carry_out
 
 
-def _match_words(original: Int[Array, " n"], symbol: Int[Array, ""]) -> list[Array]:
-    """Bit k of word w is set where τ₀[32·w + k] is this symbol."""
-    n = original.shape[0]
-    weights = jnp.uint32(1) << jnp.arange(WORD_BITS, dtype=jnp.uint32)
-    return [_match(original[low : low + WORD_BITS], symbol, weights) for low in range(0, max(n, 1), WORD_BITS)]
-
-
-def _match(piece: Num[Array, " k"], symbols: Num[Array, "*b"], weights: Num[Array, " bits"]) -> Num[Array, "*b"]:
+def _match(piece: Num[Array, " k"], symbols: Num[Array, "*b"], weights: Sequence) -> Num[Array, "*b"]:
     """Σ_k weights[k] where a symbol is piece[k]; of the weights' type."""
-    word = jnp.zeros(symbols.shape, weights.dtype)
-    for k in range(piece.shape[0]):
-        word = word | jnp.where(symbols == piece[k], weights[k], jnp.zeros((), weights.dtype))
+    none = jnp.zeros((), weights[0].dtype)
+    word = jnp.zeros(symbols.shape, none.dtype)
+    for k, weight in zip(range(piece.shape[0]), weights, strict=False):
+        word = word | jnp.where(symbols == piece[k], weight, none)
     return word
 
 

@@ -586,7 +586,7 @@ def _distances(symbols, lengths, passed, num_actions, *, costs: EditCosts):
     def one(original, length, path, last):
         def append(column, x):
             t, symbol = x
-            longer = edit_distance.append(column, original, symbol, costs)
+            longer = edit_distance.append(column, edit_distance.matches(original, symbol, costs), costs)
             return jax.tree.map(lambda new, old: jnp.where(t <= last, new, old), longer, column), None
 
         column = edit_distance.start(original, costs)

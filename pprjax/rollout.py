@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from pprjax import edit_distance
 from pprjax.config import Config
 from pprjax.goals import Goal
 from pprjax.paths import PAD
-from pprjax.reward import link, similarity, total
+from pprjax.reward import similarity, total
 from pprjax.task import State, Task
 
 Values = Callable[[Array, Int[Array, ""], Int[Array, ""], Int[Array, ""]], Float[Array, " A"]]
@@ -69,18 +70,30 @@ class Trajectory:
 class _Lane:
     state: Any
     carry: Any
-    available: jax.Array  # bool[A]
     column: edit_distance.Column
     smallest: jax.Array  # m, the smallest entry of the column
     position: jax.Array  # j
     active: jax.Array
-    num_actions: jax.Array
     terminated: jax.Array
-    reached: jax.Array
-    met: jax.Array
     reward_goal: jax.Array
     reward_policy: jax.Array
-    log_prob: jax.Array
+
+
+@struct.dataclass
+class _Step:
+    """What step t leaves behind; the rest of a trajectory follows from it when the scan is done."""
+
+    taken: jax.Array  # bool[], whether an action was taken
+    observation: jax.Array  # of s_t
+    available: jax.Array  # in s_t
+    row: jax.Array  # of s_t
+    position: jax.Array  # j at s_t
+    smallest: jax.Array  # m, the smallest entry of the column, at s_t
+    action: jax.Array
+    log_prob: jax.Array  # of the action
+    habit: jax.Array  # h of its probability
+    reward: jax.Array  # the environment's
+    symbol: jax.Array  # of s_{t+1}
 
 
 def rollout(
@@ -113,83 +126,80 @@ def rollout(
             return jnp.zeros((), jnp.int32 if costs.unit else floating), jnp.int32(0)
         return edit_distance.alignment(column, original.symbols, original.length, costs)
 
+    symbols = task.symbol_table()
+    table = (
+        None if symbols is None else jax.vmap(partial(edit_distance.matches, original.symbols, costs=costs))(symbols)
+    )
+
+    def match(state):
+        if table is not None:
+            return table[task.state_id(state)]
+        return edit_distance.matches(original.symbols, task.symbol(state), costs)
+
     def step(lane: _Lane, t, forced, explore, uniform):
-        observation = task.observation(lane.state)
+        available, observation = task.available(lane.state), task.observation(lane.state)
+        taken = lane.active & available.any()
         row = jnp.int32(0) if bucket is None else bucket(lane.state)
         carry, log_probs = task.log_probs(lane.carry, lane.state)
-        action = _sample(jnp.where(behaviour.from_policy, jnp.exp(log_probs), 1.0) * lane.available, uniform)
+        action = _sample(jnp.where(behaviour.from_policy, task.probs(lane.state, log_probs), 1.0) * available, uniform)
         if values is not None:
-            q = jnp.where(lane.available, values(observation, lane.position, t, row), -jnp.inf)
+            q = jnp.where(available, values(observation, lane.position, t, row), -jnp.inf)
             action = jnp.where(explore, action, jnp.argmax(q).astype(jnp.int32))
-        action = jnp.where((forced >= 0) & lane.available[jnp.maximum(forced, 0)], forced, action)
+        action = jnp.where((forced >= 0) & available[jnp.maximum(forced, 0)], forced, action)
 
         state, reward, terminated = task.step(jax.random.fold_in(key, t), lane.state, action)
-        available = task.available(state)
-        column = edit_distance.append(lane.column, original.symbols, task.symbol(state), costs)
+        symbol = task.symbol(state)
+        column = edit_distance.append(lane.column, match(state), costs)
         smallest, position = measure(column)
-        habit = link(jnp.exp(log_probs[action]), task.num_actions)
-        reward_goal = lane.reward_goal + reward
-        done = terminated | (t + 1 >= task.horizon) | ~available.any()
-        outcome = task.outcome(state, terminated, reward_goal)
-        met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
-        after = edit_distance.distance(column, original.length, costs)
-        if config.telescoped:
-            path = similarity(jnp.where(done, after, smallest)) - similarity(lane.smallest)
-        else:
-            path = jnp.where(done, similarity(after), 0.0)
-        paid = reward + config.lambda_policy * habit + config.lambda_path * path
-
+        habit = task.habit(lane.state, action, log_probs)
         moved = _Lane(
-            state=state, carry=carry, available=available, column=column, smallest=smallest, position=position,
-            active=~done, num_actions=lane.num_actions + 1, terminated=terminated,
-            reached=outcome.reached, met=met,
-            reward_goal=reward_goal, reward_policy=lane.reward_policy + habit,
-            log_prob=lane.log_prob + log_probs[action],
+            state=state, carry=carry, column=column, smallest=smallest, position=position,
+            active=~terminated, terminated=terminated, reward_goal=lane.reward_goal + reward, reward_policy=lane.reward_policy + habit,
         )  # fmt: skip
-        record = (
-            jnp.where(lane.active, task.symbol(state), PAD),
-            jnp.where(lane.active, action, PAD),
-            task.observation(state),
-            available,
-            row,
-            position,
-            jnp.where(lane.active, paid, 0.0),
-        )
-        return jax.tree.map(lambda new, old: jnp.where(lane.active, new, old), moved, lane), record
+        record = _Step(
+            taken=taken, observation=observation, available=available, row=row, position=lane.position,
+            smallest=lane.smallest, action=action, log_prob=log_probs[action], habit=habit, reward=reward, symbol=symbol,
+        )  # fmt: skip
+        return jax.tree.map(lambda new, old: jnp.where(taken, new, old), moved, lane), record
 
     state = task.reset(key)
-    available = task.available(state)
-    column = edit_distance.append(
-        edit_distance.start(original.symbols, costs), original.symbols, task.symbol(state), costs
-    )
+    symbol = task.symbol(state)
+    column = edit_distance.append(edit_distance.start(original.symbols, costs), match(state), costs)
     smallest, position = measure(column)
     zero = jnp.zeros((), floating)
     lane = _Lane(
-        state=state, carry=task.policy.init(), available=available, column=column, smallest=smallest, position=position,
-        active=available.any(), num_actions=jnp.int32(0), terminated=jnp.bool_(False),
-        reached=jnp.bool_(False), met=jnp.bool_(False),
-        reward_goal=zero, reward_policy=zero, log_prob=zero,
+        state=state, carry=task.policy.init(), column=column, smallest=smallest, position=position,
+        active=jnp.bool_(True), terminated=jnp.bool_(False), reward_goal=zero, reward_policy=zero,
     )  # fmt: skip
     inputs = (jnp.arange(task.horizon), behaviour.forced, behaviour.explore, behaviour.uniform)
-    lane, (symbols, actions, observations, offered, rows, positions, rewards) = jax.lax.scan(
-        lambda lane, x: step(lane, *x), lane, inputs
-    )
+    lane, steps = jax.lax.scan(lambda lane, x: step(lane, *x), lane, inputs)
+
+    taken = steps.taken
+    num_actions = jnp.sum(taken, dtype=jnp.int32)
     distance = edit_distance.distance(lane.column, original.length, costs)
+    last = jnp.arange(task.horizon) == num_actions - 1
+    if config.telescoped:
+        after = jnp.concatenate([steps.smallest[1:], lane.smallest[None]])
+        path = jnp.where(last, similarity(distance), similarity(after)) - similarity(steps.smallest)
+    else:
+        path = jnp.where(last, similarity(distance), 0.0)
+    paid = steps.reward + config.lambda_policy * steps.habit + config.lambda_path * path
+    outcome = task.outcome(lane.state, lane.terminated, lane.reward_goal)
     return Trajectory(
-        symbols=jnp.concatenate([task.symbol(state)[None], symbols]),
-        actions=actions,
-        observations=jnp.concatenate([task.observation(state)[None], observations]),
-        available=jnp.concatenate([available[None], offered]),
-        rows=rows,
-        positions=jnp.concatenate([position[None], positions]),
-        rewards=rewards,
-        num_actions=lane.num_actions,
+        symbols=jnp.concatenate([symbol[None], jnp.where(taken, steps.symbol, PAD)]),
+        actions=jnp.where(taken, steps.action, PAD),
+        observations=jnp.concatenate([steps.observation, task.observation(lane.state)[None]]),
+        available=jnp.concatenate([steps.available, task.available(lane.state)[None]]),
+        rows=steps.row,
+        positions=jnp.concatenate([steps.position, lane.position[None]]),
+        rewards=jnp.where(taken, paid, 0.0),
+        num_actions=num_actions,
         terminated=lane.terminated,
-        reached=lane.reached,
-        met=lane.met,
+        reached=outcome.reached,
+        met=jnp.bool_(True) if original.goal is None else original.goal(outcome),
         reward_goal=lane.reward_goal,
         reward_policy=lane.reward_policy,
-        log_prob=lane.log_prob,
+        log_prob=jnp.sum(jnp.where(taken, steps.log_prob, 0.0)),
         distance=distance,
         reward=total(
             lane.reward_goal,

@@ -14,8 +14,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.goals import Condition, Goal, Outcome
 from pprjax.policy import Carry, Policy, TablePolicy
+from pprjax.reward import link
 
 State = Any
+
+SMALL_WORLD = 4096
+"""States up to which a table of them is made for each rollout."""
 
 
 @runtime_checkable
@@ -106,6 +110,13 @@ class Task:
         """What the edit distance compares."""
         return jnp.asarray(self.env.symbol(state, self.params), jnp.int32)
 
+    def symbol_table(self) -> Int[Array, " S"] | None:
+        """The symbols of all states of a finite world that is small and can name its states; None of any other."""
+        if not hasattr(self.env, "state_from_id") or self.env.num_states > SMALL_WORLD:
+            return None
+        states = jax.vmap(lambda i: self.env.state_from_id(i, self.params))(jnp.arange(self.env.num_states))
+        return jax.vmap(self.symbol)(states)
+
     def state_id(self, state: State) -> Int[Array, ""]:
         """The number of a state of a finite world, in [0, num_states)."""
         return jnp.asarray(self.env.state_id(state, self.params), jnp.int32)
@@ -126,6 +137,18 @@ class Task:
     def log_probs(self, carry: Carry, state: State) -> tuple[Carry, Float[Array, " A"]]:
         """The agent's carry after `state`, and log P_A over all actions."""
         return self.policy.step(carry, self.state_id(state) if isinstance(self.policy, TablePolicy) else state)
+
+    def probs(self, state: State, log_probs: Float[Array, " A"]) -> Float[Array, " A"]:
+        """P_A(state, ·), given its logarithms."""
+        if isinstance(self.policy, TablePolicy):
+            return self.policy.probs[self.state_id(state)]
+        return jnp.exp(log_probs)
+
+    def habit(self, state: State, action: Int[Array, ""], log_probs: Float[Array, " A"]) -> Float[Array, ""]:
+        """h(P_A(state, action)) (Eq. 4), given the logarithms of P_A(state, ·)."""
+        if isinstance(self.policy, TablePolicy):  # a table that a scan computes once
+            return link(self.policy.probs, self.num_actions).ravel()[self.state_id(state) * self.num_actions + action]
+        return link(jnp.exp(log_probs[action]), self.num_actions)
 
     def outcome(self, state: State, terminated: Bool[Array, ""], reward_goal: Float[Array, ""]) -> Outcome:
         """How a path ended that stopped in `state` with R_goal."""

@@ -114,14 +114,14 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
 
     def step_env(self, key: jax.Array, state: TabularState, action, params: TabularParams):
         """One transition. An action that is not available, and any action in a terminal state, stays where it is."""
-        target = params.next_state[state.id, action]
+        target = self._entry(params.next_state, state, action)
         stay = (target < 0) | params.terminal[state.id]
         if params.cumulative is not None:
             uniform = jax.random.uniform(key, dtype=params.cumulative.dtype)
             row = params.cumulative[state.id, action]
             target = jnp.minimum(jnp.sum(uniform * row[-1] >= row, dtype=jnp.int32), self.num_states - 1)
         next_id = jnp.where(stay, state.id, target)
-        reward = jnp.where(stay, 0.0, params.reward[state.id, action])
+        reward = jnp.where(stay, 0.0, self._entry(params.reward, state, action))
         next_state = TabularState(time=state.time + 1, id=next_id)
         return (
             self.observe(key, next_state, action, params),
@@ -130,6 +130,10 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
             params.terminal[next_id],
             {},
         )
+
+    def _entry(self, table: Array, state: TabularState, action) -> Array:
+        """table[state, action], as one index, which gathers faster than two."""
+        return table.ravel()[state.id * self.num_actions + action]
 
     def observe(self, key: jax.Array, state: TabularState, action, params: TabularParams) -> Int[Array, ""]:
         del key, action, params
