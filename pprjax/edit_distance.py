@@ -328,9 +328,10 @@ def _bulk(original, original_length, paths, lengths) -> Int[Array, " B"]:
         columns, (match, left) = list(columns), x
         change = jnp.zeros(shape, signed)
         for t in range(steps):
-            carry: tuple = TOP
+            carry = TOP
             for w, m in enumerate(match):
-                plus, minus, carry = _append_word(*columns[w], m[:, t], carry)
+                plus, minus = columns[w]
+                plus, minus, carry = _append_word(plus, minus, m[:, t], carry)
                 columns[w] = plus, minus
             rose, fell = (carry[i].astype(signed) for i in (1, 2))  # -1 where D[original_length] did
             change = change + jnp.where(t < left, fell - rose, 0)
@@ -377,7 +378,7 @@ def _exchange(x: Array, y: Array, shift: int, low: int) -> tuple[Array, Array]:
     return (x & mask) | ((y & mask) << shift), ((x >> shift) & mask) | (y & ~mask)
 
 
-TOP = (0, -1, 0)
+TOP: tuple = (0, -1, 0)
 """The carry into the first word: D[0, t] grows by one with each symbol."""
 
 

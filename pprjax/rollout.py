@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,6 +21,10 @@ from pprjax.task import State, Task
 
 Values = Callable[[Array, Int[Array, ""], Int[Array, ""], Int[Array, ""]], Float[Array, " A"]]
 """What a lane maximizes: (observation, position j, time t, row of the visit counts) -> float[A]."""
+
+
+FEW_ACTIONS = 8
+"""Actions up to which their probabilities are summed one by one, in registers."""
 
 
 @struct.dataclass
@@ -73,7 +78,6 @@ class _Lane:
     column: edit_distance.Column
     smallest: jax.Array  # m, the smallest entry of the column
     position: jax.Array  # j
-    active: jax.Array
     terminated: jax.Array
     reward_goal: jax.Array
     reward_policy: jax.Array
@@ -138,7 +142,7 @@ def rollout(
 
     def step(lane: _Lane, t, forced, explore, uniform):
         available, observation = task.available(lane.state), task.observation(lane.state)
-        taken = lane.active & available.any()
+        taken = ~lane.terminated & available.any()
         row = jnp.int32(0) if bucket is None else bucket(lane.state)
         carry, log_probs = task.log_probs(lane.carry, lane.state)
         action = _sample(jnp.where(behaviour.from_policy, task.probs(lane.state, log_probs), 1.0) * available, uniform)
@@ -154,11 +158,12 @@ def rollout(
         habit = task.habit(lane.state, action, log_probs)
         moved = _Lane(
             state=state, carry=carry, column=column, smallest=smallest, position=position,
-            active=~terminated, terminated=terminated, reward_goal=lane.reward_goal + reward, reward_policy=lane.reward_policy + habit,
+            terminated=terminated, reward_goal=lane.reward_goal + reward, reward_policy=lane.reward_policy + habit,
         )  # fmt: skip
         record = _Step(
             taken=taken, observation=observation, available=available, row=row, position=lane.position,
-            smallest=lane.smallest, action=action, log_prob=log_probs[action], habit=habit, reward=reward, symbol=symbol,
+            smallest=lane.smallest, action=action, log_prob=log_probs[action], habit=habit, reward=reward,
+            symbol=symbol,
         )  # fmt: skip
         return jax.tree.map(lambda new, old: jnp.where(taken, new, old), moved, lane), record
 
@@ -169,7 +174,7 @@ def rollout(
     zero = jnp.zeros((), floating)
     lane = _Lane(
         state=state, carry=task.policy.init(), column=column, smallest=smallest, position=position,
-        active=jnp.bool_(True), terminated=jnp.bool_(False), reward_goal=zero, reward_policy=zero,
+        terminated=jnp.bool_(False), reward_goal=zero, reward_policy=zero,
     )  # fmt: skip
     inputs = (jnp.arange(task.horizon), behaviour.forced, behaviour.explore, behaviour.uniform)
     lane, steps = jax.lax.scan(lambda lane, x: step(lane, *x), lane, inputs)
@@ -260,6 +265,12 @@ def trace(
 
 def _sample(weights: Float[Array, " A"], uniform: Float[Array, ""]) -> Int[Array, ""]:
     """The action in whose share of the summed weights `uniform` falls."""
-    cumulative = jnp.cumsum(weights)
-    chosen = jnp.sum(uniform * cumulative[-1] >= cumulative, dtype=jnp.int32)
-    return jnp.minimum(chosen, weights.shape[0] - 1)
+    num_actions = weights.shape[0]
+    weights = jax.lax.optimization_barrier(weights)  # the barriers keep XLA from sampling again at each use
+    if num_actions <= FEW_ACTIONS:
+        cumulative = list(itertools.accumulate(weights[i] for i in range(num_actions)))
+        chosen = sum((uniform * cumulative[-1] >= c).astype(jnp.int32) for c in cumulative)
+    else:
+        cumulative = jnp.cumsum(weights)
+        chosen = jnp.sum(uniform * cumulative[-1] >= cumulative, dtype=jnp.int32)
+    return jax.lax.optimization_barrier(jnp.minimum(chosen, num_actions - 1))

@@ -90,7 +90,7 @@ def test_tables_are_the_rules_of_the_game(map):
     for s, (a, move) in itertools.product(range(env.num_states), enumerate(MOVES.values())):
         taken, cell = divmod(s, num_cells)
         hit = enter(map, divmod(cell, columns), move)
-        if hit is None:
+        if hit is None or terminal[s]:
             assert next_state[s, a] == -1
             continue
         (r, c), letter = hit

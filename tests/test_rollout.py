@@ -139,7 +139,8 @@ def test_a_forced_path_is_what_eq_1_to_5_say_by_hand(costs, telescoped):
         assert out.actions[i].tolist() == [*actions, *[PAD] * (T - n)]
         assert out.rows[i, :n].tolist() == states[:-1]
         assert out.observations[i, : n + 1].tolist() == states
-        assert (out.available[i, : n + 1] == (NEXT_STATE[states] >= 0)).all()
+        stops = (np.array(states) == TERMINAL)[:, None]
+        assert (out.available[i, : n + 1] == (NEXT_STATE[states] >= 0) & ~stops).all()
         assert out.positions[i, : n + 1].tolist() == [last_argmin(column) for column in d]
         assert out.distance[i] == pytest.approx(d[-1, -1])
         assert out.reward_goal[i] == pytest.approx(earned.sum(), abs=1e-5)

@@ -46,7 +46,7 @@ def test_start_symbols_and_available_actions_are_those_given():
     assert env.reset(jax.random.key(0))[1].id == 2
     assert [int(env.symbol(at(env, s), params)) for s in range(S)] == [5, 5, 0, 2**31 - 1]
     available = np.stack([env.available(at(env, s), params) for s in range(S)])
-    np.testing.assert_array_equal(available, NEXT_STATE >= 0)
+    np.testing.assert_array_equal(available, (NEXT_STATE >= 0) & ~TERMINAL[:, None])
     assert [int(TabularMDP(**TABLES).symbol(at(env, s), TabularMDP(**TABLES).default_params)) for s in range(S)] == [
         *range(S)
     ]

@@ -36,7 +36,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
     Args:
         next_state: int[S, A], where each action leads; -1: it is not available there.
         reward: float[S, A], of each action.
-        terminal: bool[S], states in which a path ends.
+        terminal: bool[S], states in which a path ends: no action is available there.
         start: int, the state in which every path starts.
         max_steps: int, the largest number of actions of a path.
         symbols: int[S], what the edit distance compares; default the state itself.
@@ -66,6 +66,8 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         else:
             table, cumulative = _transition(transition)
         self.num_states, self._num_actions = table.shape
+        terminal = _flags("terminal", terminal, (self.num_states,))
+        table = np.where(terminal[:, None], -1, table)  # there, no action is available
         rewards = _numbers("reward", reward, table.shape)
         _check_all("reward", rewards, np.isfinite(rewards), "a finite number")
         if symbols is None:
@@ -75,7 +77,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
             next_state=jnp.asarray(table, jnp.int32),
             cumulative=cumulative,
             reward=jnp.asarray(rewards, jnp.result_type(float)),
-            terminal=jnp.asarray(_flags("terminal", terminal, (self.num_states,))),
+            terminal=jnp.asarray(terminal),
             symbols=jnp.asarray(
                 _integers("symbols", symbols, (self.num_states,), 0, INT32_MAX),
                 jnp.int32,
@@ -115,7 +117,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
     def step_env(self, key: jax.Array, state: TabularState, action, params: TabularParams):
         """One transition. An action that is not available, and any action in a terminal state, stays where it is."""
         target = self._entry(params.next_state, state, action)
-        stay = (target < 0) | params.terminal[state.id]
+        stay = target < 0
         if params.cumulative is not None:
             uniform = jax.random.uniform(key, dtype=params.cumulative.dtype)
             row = params.cumulative[state.id, action]
