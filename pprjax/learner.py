@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -215,8 +214,8 @@ def td_error(
     "published": G_t + γ·max Q′(s_t, ·), Algorithm 1 to the letter, which counts the future twice.
     """
     values: Callable[..., Array] = jax.vmap(cast(Any, net.apply), in_axes=(None, 0, 0, 0))
-    q_tm1 = values(params, tuples.observation_tm1, tuples.position_tm1, tuples.time_tm1)
-    chex.assert_equal_shape([q_tm1, tuples.available_t])
+    value: Callable[..., Array] = jax.vmap(cast(Any, net.apply), in_axes=(None, 0, 0, 0, 0))
+    q_tm1 = value(params, tuples.observation_tm1, tuples.position_tm1, tuples.time_tm1, tuples.action_tm1)
 
     def following(weights):
         q = values(weights, tuples.observation_t, tuples.position_t, tuples.time_tm1 + 1)
@@ -229,11 +228,9 @@ def td_error(
         reward = tuples.return_t - jnp.where(tuples.missed, penalty * gamma**tuples.to_go, 0.0)
     discount = jnp.where(last | (target == "return"), 0.0, gamma)
     q_t = jnp.where(last[:, None], 0.0, following(target_params))
-    if double:
-        selector = jnp.where(last[:, None], 0.0, following(params))
-        double_q = jax.vmap(rlax.double_q_learning)
-        return jnp.asarray(double_q(q_tm1, tuples.action_tm1, scale * reward, discount, q_t, selector))
-    return jnp.asarray(jax.vmap(rlax.q_learning)(q_tm1, tuples.action_tm1, scale * reward, discount, q_t))
+    chosen = jnp.argmax(jnp.where(last[:, None], 0.0, following(params)) if double else q_t, axis=-1)
+    v_t = jnp.take_along_axis(q_t, chosen[:, None], axis=-1)[:, 0]
+    return jnp.asarray(jax.vmap(rlax.td_learning)(q_tm1, scale * reward, discount, v_t))
 
 
 def learning_rate(config: Config, iteration: Int[Array, ""]) -> Float[Array, ""]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import cast
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -27,7 +28,10 @@ class QNetwork(nn.Module):
     dueling: bool = False  # Q = V + A - mean A (Wang et al. 2016)
 
     @nn.compact
-    def __call__(self, observation: Array, position: Int[Array, ""], time: Int[Array, ""]) -> Float[Array, " A"]:
+    def __call__(
+        self, observation: Array, position: Int[Array, ""], time: Int[Array, ""], action: Int[Array, ""] | None = None
+    ) -> Float[Array, " A"] | Float[Array, ""]:
+        """Q of all actions, or of one, whose gradient is then one row of the last layer and not A."""
         # a scale that no size of the table enters: an original starts from the same weights however far it is padded
         embed = partial(nn.Embed, features=self.width, embedding_init=nn.initializers.normal(self.width**-0.5))
         if self.num_states is None:
@@ -40,11 +44,15 @@ class QNetwork(nn.Module):
         x = nn.relu(x)
         for i in range(self.depth):
             x = nn.relu(nn.Dense(self.width, name=f"hidden_{i}")(x))
-        advantage = nn.Dense(self.num_actions, name="advantage", kernel_init=nn.initializers.zeros)(x)
+        one = action is not None and not self.dueling  # the mean advantage needs all
+        wanted = cast(Array, action) if one else jnp.arange(self.num_actions)
+        advantage = nn.Dense(self.num_actions, name="advantage", kernel_init=nn.initializers.zeros)(x)[wanted]
         if self.alignment_aware:
-            size = self.width * self.num_actions
-            kernel = nn.Embed(self.num_times, size, embedding_init=nn.initializers.zeros, name="advantage_at")(time)
-            advantage = advantage + x @ kernel.reshape(self.width, self.num_actions)
+            rows = nn.Embed(
+                self.num_times * self.num_actions, self.width, embedding_init=nn.initializers.zeros, name="advantage_at"
+            )
+            advantage = advantage + rows(time * self.num_actions + wanted) @ x
         if not self.dueling:
             return advantage
-        return nn.Dense(1, name="value", kernel_init=nn.initializers.zeros)(x) + advantage - jnp.mean(advantage)
+        values = nn.Dense(1, name="value", kernel_init=nn.initializers.zeros)(x) + advantage - jnp.mean(advantage)
+        return values if action is None else values[action]

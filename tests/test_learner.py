@@ -79,7 +79,7 @@ def q_by_hand(params, state, position, time):
     x = np.maximum(sum(p[name]["embedding"][i] for name, i in tables.items() if name in p), 0)
     q = x @ p["advantage"]["kernel"] + p["advantage"]["bias"]
     if "advantage_at" in p:
-        q = q + x @ p["advantage_at"]["embedding"][time].reshape(x.size, A)
+        q = q + p["advantage_at"]["embedding"].reshape(-1, A, x.size)[time] @ x
     if "value" in p:
         q = q - q.mean() + (x @ p["value"]["kernel"] + p["value"]["bias"])
     return q
@@ -98,6 +98,9 @@ def test_the_network_is_what_its_docstring_says(alignment_aware, dueling):
     q = np.asarray(jax.vmap(partial(net.apply, params))(*map(jnp.asarray, inputs)))
     by_hand = np.array([q_by_hand(params, *x) for x in zip(*inputs, strict=True)])
     assert q == pytest.approx(by_hand, rel=1e-4, abs=1e-5)
+    actions = jnp.arange(len(q)) % A
+    one = jax.vmap(partial(net.apply, params))(*map(jnp.asarray, inputs), actions)
+    assert np.asarray(one) == pytest.approx(q[np.arange(len(q)), actions], abs=1e-5)
     same = np.ptp(q.reshape(S, -1, A), axis=1).max() == 0  # over j and t
     assert same != alignment_aware
 
