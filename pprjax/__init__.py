@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pprjax.policy import softmax as softmax
     from pprjax.reward import link as link
     from pprjax.reward import similarity as similarity
+    from pprjax.scoring import score as score
     from pprjax.solve import recourse as recourse
     from pprjax.task import Task as Task
     from pprjax.task import World as World
@@ -45,6 +46,7 @@ _HOMES = {
     "manhattan": "edit_distance",
     "reached": "goals",
     "recourse": "solve",
+    "score": "scoring",
     "similarity": "reward",
     "softmax": "policy",
 }

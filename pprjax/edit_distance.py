@@ -261,7 +261,7 @@ def _distances(original, original_length, paths, lengths, *, costs: EditCosts) -
         else:
             result = _bulk_words(*operands)
     else:
-        result = jax.vmap(partial(_grow, original, original_length, costs=costs))(flat, flat_lengths)
+        result = jax.vmap(partial(between, original, original_length, costs=costs))(flat, flat_lengths)
     return result.reshape(batch)
 
 
@@ -270,8 +270,15 @@ def _up_to_pad(symbols: Int[Array, "*batch T"]) -> Int[Array, "*batch"]:
     return jnp.where(symbols.astype(jnp.int32) == PAD, jnp.arange(room), room).min(-1, initial=room)
 
 
-def _grow(original, original_length, path, length, *, costs: EditCosts) -> Num[Array, ""]:
-    """D[original_length, length], one appended symbol after the other."""
+def between(
+    original: Int[Array, " n"],
+    original_length: Int[Array, ""],
+    path: Int[Array, " T"],
+    length: Int[Array, ""],
+    *,
+    costs: EditCosts = EditCosts(),
+) -> Num[Array, ""]:
+    """D[original_length, length] of one pair, one appended symbol after the other."""
 
     def step(column, x):
         t, symbol = x

@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
-from pprjax_envs.sequence import SequenceEnv, class_probs, log_probs, score
+from pprjax_envs.sequence import SequenceEnv, class_probs, log_probs
 from pprjax_envs.sequence_baselines import gradient_importance, observed, symbol_changes
 
 import pprjax
 from pprjax.goals import class_is
 from pprjax.reward import total
+from pprjax.scoring import score
 
 V, L = 5, 4
 ALL = np.array(list(itertools.product(range(V), repeat=L)), np.int32)
@@ -76,7 +77,7 @@ def test_recourse_attains_the_brute_force_optimum(seed, lambda_path, lambda_poli
     )
     optimum = {True: [], False: []}
     for i in range(len(chosen)):
-        scores = score(task, originals[[i] * len(ALL)], ALL)
+        scores = score(task, originals[[i] * len(ALL)], task.env.paths(ALL))
         worth = total(scores.goal, scores.path, scores.link, lambda_path=lambda_path, lambda_policy=lambda_policy)
         optimum[True].append(np.where(scores.goal > 0.5, worth, -np.inf).max())
         optimum[False].append(np.max(worth))
@@ -92,7 +93,7 @@ def test_what_a_rollout_adds_up_is_what_score_says():
     originals = task.env.paths(ALL[[7, 77, 333]])
     config = pprjax.Config(iterations=5, num_paths=32, num_best=8, width=16)
     found = pprjax.recourse(task, originals, config, key=jax.random.key(0), progress=False)
-    again = score(task, originals, task.env.sequences(found.paths))
+    again = score(task, originals, found.paths)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5), found.scores, again)
 
 

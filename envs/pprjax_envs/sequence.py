@@ -12,11 +12,7 @@ from flax import struct
 from gymnax.environments import environment, spaces
 from jaxtyping import Array, Bool, Float, Int
 
-from pprjax.edit_distance import levenshtein
-from pprjax.metrics import Scores
 from pprjax.paths import Paths
-from pprjax.reward import link, similarity
-from pprjax.task import Task
 
 EVIDENCE_LEVELS = 16
 """What the classifier thinks so far is observed in steps of 1/16, so that similar paths share their visit counts."""
@@ -218,28 +214,6 @@ def log_probs(policy: Any, sequences: Int[np.ndarray, "B L"] | Int[Array, "B L"]
         start: the symbol of the start, num_symbols.
     """
     return _log_probs(policy, jnp.asarray(sequences, jnp.int32), start)
-
-
-def score(task: Task, originals: Paths, sequences: Int[np.ndarray, "B L"]) -> Scores:
-    """What any whole sequences are worth as edits of these originals, however they were found.
-
-    Args:
-        task: one on a SequenceEnv.
-        originals: B paths of it.
-    """
-    env: Any = task.env
-    before = env.sequences(originals)
-    habits = np.asarray(log_probs(task.policy, sequences, env.num_symbols))
-    pairs = zip(before, np.asarray(sequences), strict=True)
-    distance = np.array([int(levenshtein(old, new)) for old, new in pairs], np.int32)
-    wanted = int(task.params.wanted)
-    return Scores(
-        goal=np.asarray(class_probs(task.params.classifier, sequences))[:, wanted],
-        path=np.asarray(similarity(distance)),
-        link=np.asarray(link(np.exp(habits), task.num_actions)).sum(1),
-        policy=habits.mean(1),
-        distance=distance,
-    )
 
 
 @jax.jit

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import pyplot as plt
 
+from pprjax import plotting
 from pprjax_envs.temperature import MONTHS, Data
 
 if TYPE_CHECKING:
@@ -51,49 +52,17 @@ def years(data: Data, table: pl.DataFrame, methods: Sequence[str], *, most: int 
 
 
 def scores(data: Data, table: pl.DataFrame, methods: Sequence[str]) -> Figure:
-    """Violins of the three scores of each method over all test years; a dot a year, a bar at the mean."""
-    figure, axes = plt.subplots(1, len(SCORES), figsize=(4.0 * len(SCORES), 3.8), layout="constrained")
-    rng = np.random.default_rng(0)
-    for ax, (score, title) in zip(axes, SCORES.items(), strict=True):
-        for at, method in enumerate(methods):
-            values = table.filter(method=method)[score].to_numpy()
-            color = STYLES[method]["color"]
-            if np.ptp(values) > 0:
-                body = ax.violinplot(values, [at], widths=0.8, showextrema=False)["bodies"][0]
-                body.set(facecolor=color, alpha=0.25)
-            ax.scatter(at + rng.uniform(-0.08, 0.08, len(values)), values, s=9, color=color, zorder=3)
-            ax.hlines(values.mean(), at - 0.25, at + 0.25, color=color, linewidth=2, zorder=4)
-        ax.set_xticks(range(len(methods)), methods)
-        ax.set_title(title, fontsize=10)
-        ax.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(
-        f"Scores of {table['path'].n_unique() * 2} test years ({data.source}); higher is better", fontsize=11
-    )
-    plt.close(figure)
-    return figure
+    """Violins of the three scores of each method over all test years."""
+    colors = {method: STYLES[method]["color"] for method in methods}
+    years = table["path"].n_unique() * table["wanted"].n_unique()
+    title = f"Scores of {years} test years ({data.source}); higher is better"
+    return plotting.violins(table, SCORES, by="method", colors=colors, title=title)
 
 
 def heat_maps(data: Data, heat: pl.DataFrame) -> Figure:
     """The scores over λ_path and λ_policy."""
-    paths, policies = (heat[name].unique().sort().to_numpy() for name in ("lambda_path", "lambda_policy"))
-    shown = {**SCORES, "distance": "d: edits"}
-    figure, axes = plt.subplots(1, len(shown), figsize=(3.5 * len(shown), 3.4), layout="constrained")
-    for ax, (score, title) in zip(axes, shown.items(), strict=True):
-        values = heat.sort("lambda_policy", "lambda_path")[score].to_numpy().reshape(len(policies), len(paths))
-        image = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis")
-        middle = (values.min() + values.max()) / 2
-        for (row, column), value in np.ndenumerate(values):
-            color = "black" if value > middle else "white"
-            ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=color, fontsize=9)
-        ax.set(xlabel="λ_path", title=title)
-        ax.title.set_fontsize(10)
-        ax.set_xticks(range(len(paths)), [f"{x:g}" for x in paths])
-        ax.set_yticks(range(len(policies)), [f"{x:g}" for x in policies])
-        figure.colorbar(image, ax=ax, shrink=0.8)
-    axes[0].set_ylabel("λ_policy")
-    figure.suptitle(f"A year of {data.cities[0]} edited to pass for {data.cities[1]} ({data.source})", fontsize=11)
-    plt.close(figure)
-    return figure
+    title = f"A year of {data.cities[0]} edited to pass for {data.cities[1]} ({data.source})"
+    return plotting.heat_maps(heat, {**SCORES, "distance": "d: edits"}, title=title)
 
 
 def _year(ax, data: Data, rows: pl.DataFrame, methods: Sequence[str]) -> None:

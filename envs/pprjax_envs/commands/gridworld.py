@@ -57,6 +57,7 @@ def main(
 
     from rich.console import Console
 
+    from pprjax import plotting
     from pprjax.timing import compile_seconds
     from pprjax_envs.gridworld import DEFAULT_MAP, GridWorld, bad_paths
 
@@ -65,8 +66,7 @@ def main(
     with compile_seconds() as compiling:
         table, seconds = experiment(env, originals, config, goal=goal, seed=seed)
     write_table(table, folder / "recourse.parquet")
-    figure = routes(env, table)
-    _save_figure(figure, folder / "routes.png")
+    plotting.save(routes(env, table), folder / "routes.png")
     total = time.perf_counter() - started
     summary = {
         "num_originals": num,
@@ -166,10 +166,3 @@ def _as_rich(driver: str, table: pl.DataFrame) -> Table:
             f"{row['s_policy']:.3f}", str(row["distance"]), row["status"],
         )  # fmt: skip
     return shown
-
-
-def _save_figure(figure: Figure, path: Path) -> None:
-    from pprjax.io import replacing
-
-    with replacing(path) as aside:
-        figure.savefig(aside, dpi=110)

@@ -98,6 +98,7 @@ def main(
 
     from rich.console import Console
 
+    from pprjax import plotting
     from pprjax.timing import compile_seconds
     from pprjax_envs import temperature, temperature_figures
 
@@ -123,7 +124,7 @@ def main(
     if heat is not None:
         figures["lambdas.png"] = temperature_figures.heat_maps(parts, heat)
     for name, figure in figures.items():
-        _save_figure(figure, folder / name)
+        plotting.save(figure, folder / name)
     summary = summarize(parts, table)
     total = time.perf_counter() - started
     write_json(
@@ -299,9 +300,9 @@ def _rows(task: Task, originals, sequences, config: Config) -> pl.DataFrame:
     import polars as pl
 
     from pprjax.reward import total
-    from pprjax_envs.sequence import score
+    from pprjax.scoring import score
 
-    scores = score(task, originals, sequences)
+    scores = score(task, originals, task.env.paths(sequences))
     lambdas = dict(lambda_path=config.lambda_path, lambda_policy=config.lambda_policy)
     return pl.DataFrame(
         {
@@ -348,10 +349,3 @@ def _as_rich(summary: pl.DataFrame, data: Data) -> Table:
             direction = _arrow(data, wanted[0]) if i == 0 else ""
             table.add_row(direction, row["method"], f"{row['flipped']:.0%}", *figures)
     return table
-
-
-def _save_figure(figure: Any, path: Path) -> None:
-    from pprjax.io import replacing
-
-    with replacing(path) as aside:
-        figure.savefig(aside, dpi=110)

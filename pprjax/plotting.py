@@ -1,0 +1,97 @@
+"""Figures that several worlds share. Each returns a matplotlib Figure or Axes; none is shown or left open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from jaxtyping import Float
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from pprjax.io import replacing
+
+
+def curves(curve: Float[np.ndarray, "B iterations"], *, ax: Any = None) -> Any:
+    """The training curves: R of the best path so far over the iterations, a line an original.
+
+    Args:
+        curve: -inf where there is no path yet.
+        ax: the matplotlib Axes to draw on; default a new one.
+    """
+    if ax is None:
+        figure, ax = plt.subplots(figsize=(5, 3.2), layout="constrained")
+        plt.close(figure)
+    iterations = np.arange(1, curve.shape[1] + 1)
+    for row in np.where(np.isfinite(curve), curve, np.nan):
+        ax.plot(iterations, row, color="#0072b2", linewidth=1.2, alpha=max(0.15, 1 / len(curve) ** 0.5))
+    ax.set(xlabel="iteration", ylabel="R of the best path so far")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def violins(
+    table: pl.DataFrame, scores: Mapping[str, str], *, by: str, colors: Mapping[str, str], title: str = ""
+) -> Figure:
+    """The distribution of each score in each group: a violin, a dot a row, a bar at the mean.
+
+    Args:
+        scores: a column and its title for each panel.
+        by: the column of the groups.
+        colors: of each group that is drawn, in order.
+    """
+    figure, axes = plt.subplots(1, len(scores), figsize=(4.0 * len(scores), 3.8), layout="constrained", squeeze=False)
+    rng = np.random.default_rng(0)
+    for ax, (score, name) in zip(axes[0], scores.items(), strict=True):
+        for at, (group, color) in enumerate(colors.items()):
+            values = table.filter(pl.col(by) == group)[score].to_numpy()
+            if np.ptp(values) > 0:
+                body: Any = ax.violinplot(values, [at], widths=0.8, showextrema=False)["bodies"]
+                body[0].set(facecolor=color, alpha=0.25)
+            ax.scatter(at + rng.uniform(-0.08, 0.08, len(values)), values, s=9, color=color, zorder=3)
+            ax.hlines(values.mean(), at - 0.25, at + 0.25, color=color, linewidth=2, zorder=4)
+        ax.set_xticks(range(len(colors)), list(colors))
+        ax.set_title(name, fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, fontsize=11)
+    plt.close(figure)
+    return figure
+
+
+def heat_maps(table: pl.DataFrame, scores: Mapping[str, str], *, title: str = "") -> Figure:
+    """Each score over λ_path and λ_policy, a panel a score; the mean where a cell has several rows.
+
+    Args:
+        table: with columns lambda_path and lambda_policy, every combination of them present.
+        scores: a column and its title for each panel.
+    """
+    cells = table.group_by("lambda_path", "lambda_policy").agg(pl.col(list(scores)).mean())
+    cells = cells.sort("lambda_policy", "lambda_path")
+    paths, policies = (cells[name].unique().sort().to_numpy() for name in ("lambda_path", "lambda_policy"))
+    size = (max(3.5, 0.75 * len(paths)) * len(scores), max(3.4, 0.6 * len(policies) + 1))
+    figure, axes = plt.subplots(1, len(scores), figsize=size, layout="constrained", squeeze=False)
+    for ax, (score, name) in zip(axes[0], scores.items(), strict=True):
+        values = cells[score].to_numpy().reshape(len(policies), len(paths))
+        image = ax.imshow(values, origin="lower", aspect="auto", cmap="viridis")
+        middle = (values.min() + values.max()) / 2
+        for (row, column), value in np.ndenumerate(values):
+            color = "black" if value > middle else "white"
+            ax.text(column, row, f"{value:.3g}", ha="center", va="center", color=color, fontsize=9)
+        ax.set(xlabel="λ_path", title=name)
+        ax.title.set_fontsize(10)
+        ax.set_xticks(range(len(paths)), [f"{x:g}" for x in paths])
+        ax.set_yticks(range(len(policies)), [f"{x:g}" for x in policies])
+        figure.colorbar(image, ax=ax, shrink=0.8)
+    axes[0, 0].set_ylabel("λ_policy")
+    figure.suptitle(title, fontsize=11)
+    plt.close(figure)
+    return figure
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write the figure whole or not at all."""
+    with replacing(path) as aside:
+        figure.savefig(aside, dpi=110)

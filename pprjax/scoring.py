@@ -1,0 +1,72 @@
+"""What any paths are worth as edits of their originals, however they were found."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pprjax import edit_distance
+from pprjax.edit_distance import EditCosts
+from pprjax.metrics import Scores
+from pprjax.paths import PAD, Paths
+from pprjax.reward import similarity
+from pprjax.rollout import trace
+from pprjax.task import Task
+
+
+def score(task: Task, originals: Paths, paths: Paths, *, costs: EditCosts = EditCosts()) -> Scores:
+    """The scores of paths[i] as a recourse of originals[i] (Eq. 1-5), for the agent of this task.
+
+    Args:
+        task: its horizon does not matter; the goal is not looked at.
+        originals: B paths.
+        paths: B paths from the world's start, with actions or without: then those that lead along the symbols, the
+            likeliest under P_A where there are several.
+        costs: of the edits.
+
+    Raises:
+        ValueError: there are not as many paths as originals, or the world can't follow a path.
+    """
+    if len(paths) != len(originals):
+        raise ValueError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
+    task = task.replace(horizon=paths.symbols.shape[1])
+    inputs = originals.symbols, originals.lengths, paths.symbols, paths.lengths, paths.actions
+    followed, goal, habit, log_prob, distance = map(np.asarray, _score(task, *map(_array, inputs), costs=costs.check()))
+    lost = np.flatnonzero(~followed)
+    if lost.size:
+        raise ValueError(f"paths[{lost[0]}]: the world can't follow it from its start")
+    num_actions = np.maximum(np.asarray(paths.lengths) - 1, 1)
+    return Scores(
+        goal=goal, path=np.asarray(similarity(distance)), link=habit, policy=log_prob / num_actions, distance=distance
+    )
+
+
+def _array(values):
+    return None if values is None else jnp.asarray(values)
+
+
+@partial(jax.jit, static_argnames="costs")
+def _score(task: Task, originals, original_lengths, paths, lengths, actions, *, costs: EditCosts):
+    key = jax.random.key(0)
+
+    def one(original, original_length, path, length, actions):
+        followed = trace(task, path, length, key, actions)
+
+        def step(lane, action):
+            state, carry, habit, log_prob = lane
+            carry, log_probs = task.log_probs(carry, state)
+            chosen = jnp.maximum(action, 0)
+            after = task.step(key, state, chosen)[0]
+            moved = (after, carry, habit + task.habit(state, chosen, log_probs), log_prob + log_probs[chosen])
+            return jax.tree.map(lambda new, old: jnp.where(action != PAD, new, old), moved, lane), None
+
+        zero = jnp.zeros((), jnp.result_type(float))
+        lane = (task.reset(key), task.policy.init(), zero, zero)
+        (_, _, habit, log_prob), _ = jax.lax.scan(step, lane, followed.actions)
+        distance = edit_distance.between(original, original_length, path, length, costs=costs)
+        return followed.followed, followed.reward_goal, habit, log_prob, distance
+
+    return jax.vmap(one)(originals, original_lengths, paths, lengths, actions)
