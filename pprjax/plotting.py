@@ -79,7 +79,7 @@ def heat_maps(table: pl.DataFrame, scores: Mapping[str, str], *, title: str = ""
         middle = (values.min() + values.max()) / 2
         for (row, column), value in np.ndenumerate(values):
             color = "black" if value > middle else "white"
-            ax.text(column, row, f"{value:.3g}", ha="center", va="center", color=color, fontsize=9)
+            ax.text(column, row, f"{np.round(value, 3) + 0.0:.4g}", ha="center", va="center", color=color, fontsize=9)
         ax.set(xlabel="λ_path", title=name)
         ax.title.set_fontsize(10)
         ax.set_xticks(range(len(paths)), [f"{x:g}" for x in paths])
