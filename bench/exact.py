@@ -1,16 +1,10 @@
 """How many certificates a second does `exact` give on the grid world? `python bench/exact.py`"""
 
-import datetime
-import json
-import os
-import platform
 import statistics
 import time
 
-import jax
 from pprjax_envs import gridworld
-from rich.console import Console
-from rich.table import Table
+from report import finish, table
 
 from pprjax.config import Config
 from pprjax.optimum import exact
@@ -51,26 +45,14 @@ def main() -> None:
         }
         for (goal, lambda_path, lambda_policy), taken, once in zip(CASES, times, first, strict=True)
     ]
-    table = Table(*rows[0], title=f"{NUM_ORIGINALS} originals, horizon 40, median of {REPEATS}")
-    for row in rows:
-        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else value for value in row.values()))
-    Console(stderr=True).print(table)
-    print(
-        json.dumps(
-            {
-                "bench": "exact",
-                "num_originals": NUM_ORIGINALS,
-                "cases": rows,
-                "ratio_to_target": rows[0]["certificates_per_s"] / TARGET,
-                "machine": {
-                    "cpus": os.cpu_count(),
-                    "processor": platform.processor(),
-                    "device": jax.devices()[0].device_kind,
-                    "jax": jax.__version__,
-                },
-                "date": datetime.date.today().isoformat(),
-            }
-        )
+    table(f"{NUM_ORIGINALS} originals, horizon 40, median of {REPEATS}", rows)
+    finish(
+        "exact",
+        {
+            "num_originals": NUM_ORIGINALS,
+            "cases": rows,
+            "ratio_to_target": rows[0]["certificates_per_s"] / TARGET,
+        },
     )
 
 

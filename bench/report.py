@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -31,6 +33,13 @@ def median_seconds(*functions: Callable[[], Any], rounds: int = 11) -> list[floa
     return np.median(seconds, axis=0).tolist()
 
 
+def copy_bandwidth(mebibytes: int = 256) -> float:
+    """Bytes a second that a large copy on the default device reads and writes."""
+    block = jnp.zeros(mebibytes * 2**18, jnp.float32)
+    copy = jax.jit(lambda x: x + 1)
+    return 2 * block.nbytes / median_seconds(lambda: copy(block))[0]
+
+
 def table(title: str, rows: list[dict[str, Any]]) -> None:
     """The rows on stderr."""
     shown = Table(title=title)
@@ -45,7 +54,8 @@ def finish(name: str, figures: dict[str, Any]) -> None:
     """One JSON line on stdout: the figures, and the machine that they hold for."""
     machine = {
         "cores": len(os.sched_getaffinity(0)),
-        "processor": platform.processor() or platform.machine(),
+        "processor": _processor(),
+        "platform": jax.default_backend(),
         "device": str(jax.devices()[0].device_kind),
         "python": platform.python_version(),
         "jax": jax.__version__,
@@ -53,3 +63,12 @@ def finish(name: str, figures: dict[str, Any]) -> None:
     line = {"bench": name, "date": datetime.date.today().isoformat(), **figures, "machine": machine}
     sys.stderr.flush()
     print(json.dumps(line), flush=True)
+
+
+def _processor() -> str:
+    """The processor's name, where Linux tells it."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()

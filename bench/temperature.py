@@ -1,10 +1,6 @@
 """Does PPR find better years than a beam search with as many classifier calls? `python bench/temperature.py`"""
 
 import dataclasses
-import datetime
-import json
-import os
-import platform
 import time
 from functools import partial
 
@@ -13,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from pprjax_envs import temperature
 from pprjax_envs.commands.temperature import SETTINGS
-from rich.console import Console
-from rich.table import Table
+from report import finish, table
 
 from pprjax import edit_distance, recourse
 from pprjax.config import Config
@@ -40,28 +35,16 @@ def main() -> None:
         for lambda_policy in LAMBDA_POLICY
         for wanted in (1, 0)
     ]
-    table = Table(*rows[0], title=f"{calls:,} classifier steps a year each; beams of width {width}; simulated years")
-    for row in rows:
-        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else value for value in row.values()))
-    Console(stderr=True, width=160).print(table)
-    print(
-        json.dumps(
-            {
-                "bench": "temperature",
-                "classifier_steps": calls,
-                "beam_width": width,
-                "cases": rows,
-                "share_at_least_beam": float(np.mean([row["at_least_beam"] for row in rows])),
-                "config": dataclasses.asdict(SETTINGS),
-                "machine": {
-                    "cpus": os.cpu_count(),
-                    "processor": platform.processor(),
-                    "device": jax.devices()[0].device_kind,
-                    "jax": jax.__version__,
-                },
-                "date": datetime.date.today().isoformat(),
-            }
-        )
+    table(f"{calls:,} classifier steps a year each; beams of width {width}; simulated years", rows)
+    finish(
+        "temperature",
+        {
+            "classifier_steps": calls,
+            "beam_width": width,
+            "cases": rows,
+            "share_at_least_beam": float(np.mean([row["at_least_beam"] for row in rows])),
+            "config": dataclasses.asdict(SETTINGS),
+        },
     )
 
 
