@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pprjax_envs.gridworld import GridWorld as GridWorld
+    from pprjax_envs.sequence import SequenceEnv as SequenceEnv
     from pprjax_envs.tabular import TabularMDP as TabularMDP
 
-_HOMES = {"GridWorld": "gridworld", "TabularMDP": "tabular"}
+_HOMES = {"GridWorld": "gridworld", "SequenceEnv": "sequence", "TabularMDP": "tabular"}
+
+_ROOMS = {*_HOMES.values(), "temperature"}
 
 __all__ = [*_HOMES]
 
@@ -18,10 +21,10 @@ def __getattr__(name: str):
     """Import a world, or a world's module, when it is first used: gymnax alone takes seconds."""
     if name in _HOMES:
         return getattr(importlib.import_module(f"pprjax_envs.{_HOMES[name]}"), name)
-    if name in _HOMES.values():
+    if name in _ROOMS:
         return importlib.import_module(f"pprjax_envs.{name}")
     raise AttributeError(f"module 'pprjax_envs' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_HOMES.values()})
+    return sorted({*globals(), *_HOMES, *_ROOMS})
