@@ -1,8 +1,5 @@
 import functools
 import itertools
-import json
-import os
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -27,11 +24,9 @@ slow = functools.partial(settings, deadline=None)
 
 
 @pytest.fixture(scope="module")
-def published():
+def published(oracle):
     """Eight cases as the published program computes them."""
-    if "PPRJAX_DATA" not in os.environ:
-        pytest.skip("PPRJAX_DATA is not set")
-    return json.loads((pathlib.Path(os.environ["PPRJAX_DATA"]) / "oracles" / "action_changes.json").read_text())
+    return oracle("action_changes")
 
 
 def random_transition(rng, *, gaps=True):

@@ -1,9 +1,5 @@
 """Native Guide against wildboar's values, its definition, and the cases where there is nothing to find."""
 
-import json
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,10 +17,8 @@ QUERY = np.zeros((1, 3))
 REFERENCES = np.array([[0.0, 0, 1], [3, 2, 1], [9, 9, 9]])
 
 
-@pytest.mark.skipif("PPRJAX_DATA" not in os.environ, reason="PPRJAX_DATA is not set")
-def test_agrees_with_wildboar():
-    cases = json.loads((Path(os.environ["PPRJAX_DATA"]) / "oracles" / "native_guide.json").read_text())
-    for case in cases:
+def test_agrees_with_wildboar(oracle):
+    for case in oracle("native_guide"):
         weights, intercept = np.array(case["coef"]), case["intercept"]
 
         def classify(series, weights=weights, intercept=intercept):

@@ -1,7 +1,4 @@
 import functools
-import json
-import os
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -192,10 +189,8 @@ def test_no_path_is_better_and_the_returned_one_is_as_good(seed, goal, costs, la
 
 
 @pytest.mark.parametrize("case", range(10))
-def test_agrees_with_the_oracle(case):
-    if "PPRJAX_DATA" not in os.environ:
-        pytest.skip("PPRJAX_DATA is not set")
-    oracle = json.loads((pathlib.Path(os.environ["PPRJAX_DATA"]) / "oracles" / "optimum.json").read_text())[case]
+def test_agrees_with_the_oracle(oracle, case):
+    oracle = oracle("optimum")[case]
     env = TabularMDP(
         np.array(oracle["next"]),
         np.array(oracle["R"]),

@@ -1,7 +1,6 @@
 """Years of temperatures: how they are made and read, the models that judge them, and the whole experiment."""
 
 import json
-import os
 import warnings
 from pathlib import Path
 
@@ -286,11 +285,8 @@ def test_the_command_knows_no_other_simulated_cities(tmp_path):
         small_command(tmp_path, cities=("Rome", "Paris"))
 
 
-@pytest.mark.skipif("PPRJAX_DATA" not in os.environ, reason="PPRJAX_DATA is not set")
-def test_the_whole_chain_on_real_years(tmp_path, quick_paper):
-    path = Path(os.environ["PPRJAX_DATA"]) / "data" / "city_temperature.csv"
-    if not path.exists():
-        path = Path(os.environ["PPRJAX_DATA"]) / "city_temperature.csv"
+def test_the_whole_chain_on_real_years(tmp_path, quick_paper, reference):
+    path = reference("data", "city_temperature.csv")
     years, dropped = read_years(path, ("Rome", "Columbia"))
     assert dropped.rows == {"days without a temperature (-99)": 31}
     for city, degrees in zip(years.cities, years.degrees, strict=True):
