@@ -236,7 +236,8 @@ def pprjax_runs(task, originals, config: Config, optimum: np.ndarray, *, longest
     """Seconds an original of whole runs at the fewest iterations that suffice, for several numbers of originals."""
 
     def run(count: int, iterations: int, seed: int):
-        settings, began = config.replace(iterations=iterations), time.perf_counter()
+        settings = config.replace(iterations=iterations, memory=min(config.memory, iterations))  # no empty places
+        began = time.perf_counter()
         found = recourse(task, originals[:count], settings, key=jax.random.key(seed), progress=False)
         return found, time.perf_counter() - began
 

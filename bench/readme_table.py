@@ -1,0 +1,230 @@
+"""Write the measured figures into the README. `python bench/readme_table.py bench/figures.jsonl`
+
+Reads the JSON lines that the benchmarks print and puts tables between the markers `<!-- figures -->` and
+`<!-- /figures -->` in README.md: one for each machine, the latest line of each benchmark counting.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
+
+Line = dict[str, Any]
+Row = tuple[str, str, str, str]  # what is measured; pprjax; what stands beside it; how many times better
+
+
+def main() -> None:
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    README.write_text(with_figures(README.read_text(), Path(sys.argv[1]).read_text()))
+
+
+def with_figures(readme: str, lines: str) -> str:
+    """The README with the tables made of these JSON lines between its markers."""
+    before, rest = readme.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n{tables([json.loads(line) for line in lines.splitlines() if line.strip()])}{END}{after}"
+
+
+def tables(lines: list[Line]) -> str:
+    """Markdown: for each machine its figures, and what each part adds where that was measured."""
+    machines: dict[str, dict[str, Line]] = {}
+    for line in lines:
+        machines.setdefault(place(line), {})[line["bench"]] = line
+    text = []
+    for machine, latest in machines.items():
+        dates = sorted({line["date"] for line in latest.values()})
+        text.append(f"{machine}; {' to '.join(dict.fromkeys((dates[0], dates[-1])))}:\n")
+        rows = [row for name in sorted(latest, key=order) for row in ROWS[kind(name)](latest[name])]
+        text += markdown(("measured", "pprjax", "beside it", "times better"), rows)
+        if "ablation" in latest:
+            text += ablation(latest["ablation"])
+    if all(line["machine"].get("platform", "cpu") == "cpu" for line in lines):
+        text.append("No figures have been measured on a GPU yet; `bench/gpu.sh FILE.jsonl` measures them.\n")
+    return "\n" + "\n".join(text) + "\n"
+
+
+def place(line: Line) -> str:
+    machine = line["machine"]
+    device = "" if machine.get("platform", "cpu") == "cpu" else f"{machine['device']}, "
+    return f"{device}{machine['cores']} cores of {machine['processor']}, jax {machine['jax']}"
+
+
+def kind(name: str) -> str:
+    """The benchmark that a line is of: `trained_1000` is of `trained`."""
+    return "trained" if name.startswith("trained_") else name
+
+
+def order(name: str) -> tuple[int, int]:
+    size = name.removeprefix("trained_")
+    return list(ROWS).index(kind(name)), int(size) if size.isdigit() else 0
+
+
+def quality(line: Line) -> list[Row]:
+    which = "" if line["algorithm"] == "mended" else ", plain algorithm"
+    cells = len(line["cells"]["flag"])
+    rows = [
+        (f"within 1 % of the certified optimum, {cells} cells of λ, {words}{which}", percent(line[key]), "", "")
+        for key, words in (("within_1_flag", "flag reached"), ("within_1_none", "no goal"))
+    ]
+    if "many" in line:
+        rows.append((f"the same for {line['many']} originals at λ 0.1/0.1", percent(line["within_1_many"]), "", ""))
+    return rows
+
+
+def rollouts(line: Line) -> list[Row]:
+    ours, theirs = line["pprjax_steps_per_s"], line["frozen_lake_steps_per_s"]
+    return [("rollout steps/s, no network", number(ours), f"gymnax FrozenLake {number(theirs)}", ratio(line["ratio"]))]
+
+
+def distances(line: Line) -> list[Row]:
+    rates = line["pairs_per_second"]
+    best = max(rate for way, rate in rates.items() if way.startswith("rapidfuzz"))
+    return [
+        (
+            "edit distances/s",
+            number(rates["levenshtein"]),
+            f"rapidfuzz, its fastest {number(best)}",
+            ratio(line["ratio"]),
+        )
+    ]
+
+
+def certificates(line: Line) -> list[Row]:
+    return [
+        (
+            f"certificates/s, λ {case['lambda_path']:g}/{case['lambda_policy']:g}, goal: {case['goal']}",
+            number(case["certificates_per_s"]),
+            "",
+            "",
+        )
+        for case in line["cases"]
+        if (case["lambda_path"], case["lambda_policy"]) == (0.1, 0.1)
+    ]
+
+
+def trained(line: Line) -> list[Row]:
+    what = f"recourses/s, {line['originals']:,} originals, {line['iterations']} iterations"
+    floor = f"its floor, bytes over bandwidth: {number(line['originals'] / (line['seconds'] / line['times_floor']))}"
+    return [(what, number(line["recourses_per_s"]), floor, ratio(1 / line["times_floor"]))]
+
+
+def batching(line: Line) -> list[Row]:
+    ours, alone = line["seconds_each_of_256"], line["seconds_alone"]
+    return [("an original among 256", seconds(ours), f"alone {seconds(alone)}", ratio(alone / ours))]
+
+
+def batching_memory(line: Line) -> list[Row]:
+    return [(f"peak memory with {line['originals']:,} originals", f"{line['peak_gib']:.2g} GiB", "", "")]
+
+
+def reference(line: Line) -> list[Row]:
+    rows = []
+    for cell, figures in line["cells"].items():
+        ours = figures["pprjax"]
+        among, best = min(ours["seconds_each"].items(), key=lambda item: item[1])
+        what = f"to 1 % of the optimum, λ {cell}, an original among {among}"
+        for size, took in ours["seconds_each"].items():
+            if size != among:
+                rows.append((what, seconds(best), f"pprjax, {size} at once {seconds(took)}", ratio(took / best)))
+        for program, run in figures["torch"].items():
+            missed = run["originals"] - run["reached"]
+            more = f"; {missed} of {run['originals']} not within {run['cap_s']:g} s" if missed else ""
+            beside = f"PyTorch {program} {'> ' if missed else ''}{seconds(run['mean_s'])}{more}"
+            rows.append((what, seconds(best), beside, f"{'> ' if missed else ''}{ratio(run['mean_s'] / best)}"))
+    return rows
+
+
+def generic(line: Line) -> list[Row]:
+    rows = []
+    for cell, figures in line["cells"].items():
+        ours = figures["programs"]["pprjax"]
+        for program, run in figures["programs"].items():
+            if program != "pprjax":
+                what = f"within 1 % (greedy within 5 %) after {figures['pprjax_alone_s']:.2g} s alone, λ {cell}"
+                rows.append((what, shares(ours), f"Stable-Baselines3 {program} {shares(run)}", ""))
+    return rows
+
+
+def changes(line: Line) -> list[Row]:
+    took = line["seconds"]
+    return [
+        (
+            f"baseline BL1, {name}",
+            seconds(took[name]),
+            f"loops {seconds(took[f'{name.split(",")[0]}, loops'])}",
+            ratio(r),
+        )
+        for name, r in line["ratios"].items()
+    ]
+
+
+def temperature(line: Line) -> list[Row]:
+    return [("years at least as good as beam search's, equal calls", percent(line["share_at_least_beam"]), "", "")]
+
+
+ROWS = {
+    "quality": quality,
+    "reference_torch": reference,
+    "generic_dqn": generic,
+    "rollouts": rollouts,
+    "edit_distance": distances,
+    "exact": certificates,
+    "trained": trained,
+    "batching": batching,
+    "batching_memory": batching_memory,
+    "action_changes": changes,
+    "temperature": temperature,
+    "ablation": lambda line: [],
+}
+
+
+def ablation(line: Line) -> list[str]:
+    """What each part adds: a table of its own."""
+    cells = list(line["variants"]["default"]["within_1"])
+    rows = []
+    for name, variant in line["variants"].items():
+        both = [f"{percent(variant['within_1'][c])} ({percent(variant['greedy_within_5'][c])})" for c in cells]
+        rows.append((name, *both, seconds(variant["seconds_each"])))
+    size = line["routes"] * line["drivers"]
+    return [
+        f"What each part adds: within 1 % (greedy path within 5 %) at λ_path/λ_policy, flag reached, {size} originals "
+        f"a cell, {line['iterations']} iterations. One at a time an original takes "
+        f"{seconds(line['seconds_one_at_a_time'])}, {ratio(line['ratio_side_by_side'])} times as long as side by "
+        "side.\n",
+        *markdown(("", *(f"λ {c}" for c in cells), "an original"), rows),
+    ]
+
+
+def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    lines = [header, ("---",) * len(header), *rows]
+    return [f"| {' | '.join(cells)} |" for cells in lines] + [""]
+
+
+def number(x: float) -> str:
+    return f"{x / 1e6:.3g} million" if x >= 1e6 else f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
+
+
+def seconds(x: float) -> str:
+    return f"{x:.3g} s" if x >= 1 else f"{1e3 * x:.3g} ms"
+
+
+def percent(x: float) -> str:
+    return f"{100 * x:.4g} %"
+
+
+def ratio(x: float) -> str:
+    return f"{x:,.0f}" if x >= 100 else f"{x:.2g}"
+
+
+def shares(run: dict[str, float]) -> str:
+    return f"{percent(run['within_1'])} ({percent(run['greedy_within_5'])})"
+
+
+if __name__ == "__main__":
+    main()
