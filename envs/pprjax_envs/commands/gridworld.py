@@ -51,7 +51,6 @@ def main(
     started = time.perf_counter()
     from pprjax.io import output_folder, write_json, write_table
 
-    folder = output_folder(out)
     if num < 1:
         raise ValueError(f"num: expected at least 1, got {num}")
 
@@ -61,7 +60,8 @@ def main(
     from pprjax.timing import compile_seconds
     from pprjax_envs.gridworld import DEFAULT_MAP, GridWorld, bad_paths
 
-    env = GridWorld(DEFAULT_MAP if map is None else map.read_text(encoding="utf-8"), max_steps)
+    env = GridWorld(DEFAULT_MAP if map is None else read_map("map", map), max_steps)
+    folder = output_folder(out)
     originals = bad_paths(env, num, seed)
     with compile_seconds() as compiling:
         table, seconds = experiment(env, originals, config, goal=goal, seed=seed)
@@ -87,6 +87,14 @@ def main(
         f"the largest gap is {table['gap'].max():.2%}.\n{total:.1f} s, of which {compiling.seconds:.1f} s compiling. "
         f"Written to {folder}: recourse.parquet, summary.json, routes.png."
     )
+
+
+def read_map(argument: str, path: Path) -> str:
+    """The map in a text file, or a ValueError that names the argument."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{argument}: expected a text file with a map, got {path}: {error}") from error
 
 
 def experiment(

@@ -59,7 +59,6 @@ def main(
     started = time.perf_counter()
     from pprjax.io import output_folder, write_json, write_table
 
-    folder = output_folder(out)
     if not 1 <= heat <= num or num < 2:
         raise ValueError(f"num, heat: expected at least 2 routes and 1 to {num} of them, got {num} and {heat}")
 
@@ -70,7 +69,8 @@ def main(
     from pprjax_envs.commands import gridworld as command
     from pprjax_envs.gridworld import GridWorld, bad_paths
 
-    worlds = [GridWorld(path.read_text(encoding="utf-8"), max_steps) for path in maps]
+    worlds = [GridWorld(command.read_map("maps", path), max_steps) for path in maps]
+    folder = output_folder(out)
     env = GridWorld(max_steps=max_steps)
     originals = bad_paths(env, num, seed)
     with compile_seconds() as compiling:
