@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pprjax import baselines as baselines
     from pprjax.config import Config as Config
+    from pprjax.constraints import Constraints as Constraints
     from pprjax.edit_distance import euclidean as euclidean
     from pprjax.edit_distance import levenshtein as levenshtein
     from pprjax.edit_distance import manhattan as manhattan
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Config": "config",
+    "Constraints": "constraints",
     "Paths": "paths",
     "Policy": "policy",
     "TablePolicy": "policy",

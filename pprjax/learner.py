@@ -13,7 +13,8 @@ import rlax
 from flax import struct
 from jaxtyping import Array, Float, Int
 
-from pprjax import exploration, replay
+from pprjax import archive, exploration, replay
+from pprjax.archive import Archive
 from pprjax.config import Config
 from pprjax.networks import QNetwork
 from pprjax.paths import PAD
@@ -38,6 +39,7 @@ class LearnerState:
     best: Trajectory  # the best path so far
     best_missed: jax.Array  # float[], the largest R of a path that missed the goal
     scale: jax.Array  # float[], of the rewards; 0 before the first iteration
+    archive: Archive | None  # of the best paths that differ; None where one recourse is enough
 
 
 @struct.dataclass
@@ -63,8 +65,16 @@ def network(task: Task, config: Config, original: Original) -> QNetwork:
     )
 
 
-def init(task: Task, original: Original, config: Config, key: jax.Array) -> LearnerState:
-    """The state before the first iteration."""
+def init(
+    task: Task,
+    original: Original,
+    config: Config,
+    key: jax.Array,
+    *,
+    n_recourses: int = 1,
+    min_distance: Int[Array, ""] | int = 1,
+) -> LearnerState:
+    """The state before the first iteration. For more than one recourse it keeps an archive, of twice as many."""
     key_params, key_path = jax.random.split(key)
     state = task.reset(key_path)
     zero = jnp.int32(0)
@@ -82,11 +92,12 @@ def init(task: Task, original: Original, config: Config, key: jax.Array) -> Lear
         best=best,
         best_missed=jnp.full((), -jnp.inf, floating),
         scale=jnp.zeros((), floating),
+        archive=archive.empty(best, 2 * n_recourses, min_distance) if n_recourses > 1 else None,
     )
 
 
 def _no_path(task: Task, original: Original, config: Config, key: jax.Array) -> Trajectory:
-    """What the best path is before there is one: no action, R = -inf."""
+    """What the best path is before there is one: no action, R = -inf, more violations than any."""
     lane = Behaviour(
         forced=jnp.full(task.horizon, PAD, jnp.int32),
         explore=jnp.ones(task.horizon, bool),
@@ -95,7 +106,13 @@ def _no_path(task: Task, original: Original, config: Config, key: jax.Array) -> 
     )
     shapes = jax.eval_shape(lambda: rollout(task, original, lane, config, key))
     blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return replace(blank, actions=jnp.full_like(blank.actions, PAD), reward=jnp.full_like(blank.reward, -jnp.inf))
+    worst = jax.tree.map(lambda x: jnp.full_like(x, jnp.iinfo(x.dtype).max), blank.violations)
+    return replace(
+        blank,
+        actions=jnp.full_like(blank.actions, PAD),
+        reward=jnp.full_like(blank.reward, -jnp.inf),
+        violations=worst,
+    )
 
 
 def sample_paths(
@@ -133,19 +150,27 @@ def explore(
 
 
 def best_of(lanes: Trajectory) -> Trajectory:
-    """The best of paths with a leading axis: one that meets the goal before one that does not, then by R."""
+    """The best of paths with a leading axis: one that meets the goal before one that does not, then by R.
+
+    With constraints, of the paths that are not feasible the fewest violations come first, so that search nears those
+    that are.
+    """
     first = _ranking(lanes)[0]
     return jax.tree.map(lambda x: x[first], lanes)
 
 
 def better(one: Trajectory, other: Trajectory) -> Trajectory:
     """The better of two paths; `one` where they are equal."""
-    improves = (other.met & ~one.met) | ((other.met == one.met) & (other.reward > one.reward))
+    improves = other.reward > one.reward
+    if one.violations is not None:
+        improves = (other.violations < one.violations) | ((other.violations == one.violations) & improves)
+    improves = (other.met & ~one.met) | ((other.met == one.met) & improves)
     return jax.tree.map(lambda new, old: jnp.where(improves, new, old), other, one)
 
 
 def _ranking(lanes: Trajectory) -> Int[Array, " b"]:
-    return jnp.lexsort((-lanes.reward, ~lanes.met))
+    broken = () if lanes.violations is None else (lanes.violations,)
+    return jnp.lexsort((-lanes.reward, *broken, ~lanes.met))
 
 
 def iterate(
@@ -166,6 +191,7 @@ def iterate(
         best_replay=replay.store(state.best_replay, kept, iteration),
         best=best,
         best_missed=jnp.maximum(state.best_missed, missed),
+        archive=None if state.archive is None else archive.extend(state.archive, lanes),
         scale=jnp.where(
             state.scale > 0, state.scale, RETURN_SCALE / jnp.maximum(jnp.mean(jnp.abs(lanes.reward)), 1e-6)
         ),

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
+
+from pprjax import edit_distance
+from pprjax.paths import Paths
 
 
 @struct.dataclass
@@ -16,6 +24,7 @@ class Scores:
     link: np.ndarray  # float[B], R_policy = Σ h(P_A)
     policy: np.ndarray  # float[B], s_policy = mean log P_A over the actions taken; 0 where none is
     distance: np.ndarray  # int32[B], d; float under edit costs other than 1
+    violations: np.ndarray  # int32[B], of the task's constraints: 0 where there are none
 
 
 def status(
@@ -45,3 +54,24 @@ def relative_gap(reward: ArrayLike, optimum: ArrayLike) -> np.ndarray:
     possible = np.isfinite(optimum)
     best = np.where(possible, optimum, 1.0)
     return np.where(possible, best - reward, 0.0) / np.maximum(np.abs(best), 1e-12)
+
+
+def diversity(paths: Paths, original: Int[np.ndarray, " R"], num_originals: int) -> Float[np.ndarray, " B"]:
+    """The mean edit distance between any two of the R paths that answer the same of B originals; NaN where one does.
+
+    Args:
+        original: which original a path answers, in [0, B).
+    """
+    groups = [np.flatnonzero(original == b) for b in range(num_originals)]
+    pairs = [list(itertools.combinations(group, 2)) for group in groups]
+    counts = np.array([len(group) for group in pairs])
+    if not counts.any():
+        return np.full(num_originals, np.nan)
+    one, other = np.concatenate([np.reshape(group, (-1, 2)) for group in pairs]).astype(int).T
+    symbols, lengths = jnp.asarray(paths.symbols), jnp.asarray(paths.lengths)
+    distances = np.asarray(_between(symbols[one], lengths[one], symbols[other], lengths[other]), float)
+    sums = np.bincount(np.repeat(np.arange(num_originals), counts), distances, num_originals)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+_between = jax.jit(jax.vmap(edit_distance.between))

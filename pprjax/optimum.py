@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +26,9 @@ import polars as pl
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
-from pprjax import edit_distance, goals, metrics
+from pprjax import edit_distance, goals, metrics, n_best
 from pprjax.config import Config
+from pprjax.constraints import kept_symbols
 from pprjax.edit_distance import EditCosts
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
@@ -46,54 +47,72 @@ _SIZES = sorted({2**k for k in range(3, 40)} | {3 * 2**k for k in range(4, 39)})
 
 @struct.dataclass
 class Optimum:
-    """The optimum of Eq. 5 for each of B originals. Arrays on the host."""
+    """The optimum of Eq. 5 for B originals: R rows, the originals in their order, and for each the best path first.
 
-    reward: np.ndarray  # float[B], R; -inf where no path meets the goal
+    Without n_recourses there is one row an original, R = B. Arrays on the host.
+    """
+
+    path: np.ndarray  # int32[R], which original the row answers
+    rank: np.ndarray  # int32[R], 1 for the best
+    reward: np.ndarray  # float[R], R; -inf where no path is feasible
     paths: Paths  # symbols and actions of a path that attains it; the start alone where none does
-    scores: Scores  # NaN, and distance -1, where no path meets the goal
-    status: np.ndarray  # str[B]: see `pprjax.metrics.status`; or "infeasible"
+    scores: Scores  # NaN, and distance and violations -1, where no path is feasible
+    status: np.ndarray  # str[R]: see `pprjax.metrics.status`; or "infeasible"
+    diversity: np.ndarray  # float[B], mean edit distance between its paths; NaN where there is one
 
     def to_frame(self) -> pl.DataFrame:
-        """One row an original."""
+        """One row a path; `path` is the number of its original."""
         sequences = {"optimal": self.paths.to_lists(), "actions": self.paths.actions_to_lists()}
         return pl.DataFrame(
             {
-                "path": np.arange(len(self.reward)),
+                "path": self.path,
+                "rank": self.rank,
                 "status": self.status.tolist(),
                 "reward": self.reward,
                 "s_goal": self.scores.goal,
                 "s_path": self.scores.path,
                 "s_policy": self.scores.policy,
                 "distance": self.scores.distance,
+                "violations": self.scores.violations,
+                "diversity": self.diversity[self.path],
                 **{name: pl.Series(name, rows, dtype=pl.List(pl.Int32)) for name, rows in sequences.items()},
             }
         )
 
 
-def exact(task: Task, originals: Paths, config: Config) -> Optimum:
+def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1, min_distance: int = 1) -> Optimum:
     """The best path there is for each original (Eq. 5), with proof: a bound that the returned path attains.
 
     A path starts at the world's start, takes at most task.horizon actions, and ends where the world ends it, at the
-    horizon, or where no action is available. With a goal only paths that meet it count. R_goal, and an original's own
+    horizon, or where no action is available. With a goal only paths that meet it count, and with constraints only paths
+    that keep them; each other sequence of kept steps unrolls the world anew. R_goal, and an original's own
     R_goal, are summed in float64 and then rounded to the goal's precision.
 
     Args:
         task: a finite deterministic world, and a P_A without memory.
         originals: B paths from the world's start. Their actions, if given, tell which way an original went.
         config: lambda_path and lambda_policy, one number or float[B]; w_ins, w_del and w_sub, whole numbers.
+        n_recourses: how many paths an original gets: the best, and again and again the best of all that are far enough
+            from those before. There are fewer rows where there are no more such paths.
+        min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of them, at least.
 
     Returns:
         status is "unchanged" at distance 0; else "reached_goal" where the path meets the goal (without one: the world's
-        own); else "ended" by the world; else "cut" by the horizon or a dead end. "infeasible": no path meets the goal.
+        own); else "ended" by the world; else "cut" by the horizon or a dead end. "infeasible": no path meets the goal
+        and keeps the constraints.
 
     Raises:
         ValueError: the world isn't finite or not deterministic, P_A has a memory, an original is empty or does not
-            start where the world does, a λ is negative, NaN or of the wrong shape, an edit cost is no whole number,
-            a layer of the unrolled world has more than 20,000 nodes, or one original needs more than 1 GiB.
+            start where the world does, a λ is negative, NaN or of the wrong shape, an edit cost is no whole number, an
+            original has no step that must stay, a layer of the unrolled world has more than 20,000 nodes, one
+            original needs more than 1 GiB, or more than 100,000 prefixes of paths rank before its last recourse.
 
     Source: Eq. 5 of arXiv 2312.08724; the dynamic programme as in this module's head.
     """
     costs = _whole_costs(config)
+    for name, least in {"n_recourses": n_recourses, "min_distance": min_distance}.items():
+        if least < 1:
+            raise ValueError(f"{name}: expected at least 1, got {least}")
     size = len(originals)
     lambda_path = _weights("lambda_path", config.lambda_path, size)
     lambda_policy = _weights("lambda_policy", config.lambda_policy, size)
@@ -101,58 +120,74 @@ def exact(task: Task, originals: Paths, config: Config) -> Optimum:
     symbols, lengths = _check_originals(originals, tables)
     actions = np.full((size, 1), PAD) if originals.actions is None else np.asarray(originals.actions)
     reads_reward = task.goal is not None and task.goal.uses_reward
-    graph = _unroll(tables, task.horizon, reads_reward)
+    constraints = task.constraints
+    free = tabulate(task.replace(constraints=None)) if reads_reward and constraints is not None else tables
+    limit = np.inf if constraints is None or constraints.max_distance is None else float(constraints.max_distance)
+    kept = kept_symbols(constraints, originals)
+    kept = np.zeros((size, 0), np.int32) if kept is None else kept
+    sequences, whose = np.unique(kept, axis=0, return_inverse=True)
 
-    block = max(1, _BLOCK_FLOATS // max(graph.row.size, tables.following.size))
-    blocks = []
-    for low in range(0, size, block):
-        at = slice(low, low + block)
-        own = np.zeros(len(lengths[at]))
-        if reads_reward:
-            own = _own_reward(tables, symbols[at], lengths[at], actions[at])
-        blocks.append(
-            _solve(task, tables, graph, costs, symbols[at], lengths[at], own, lambda_path[at], lambda_policy[at])
-        )
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
+    blocks, path = [], []
+    for k, sequence in enumerate(sequences):  # without kept steps there is one, the empty one
+        graph = _unroll(tables, task, reads_reward, sequence[sequence != PAD])
+        mine = np.flatnonzero(whose.ravel() == k)
+        block = max(1, _BLOCK_FLOATS // max(graph.row.size, tables.following.size))
+        for low in range(0, len(mine), block):
+            at = mine[low : low + block]
+            own = np.zeros(len(at))
+            if reads_reward:
+                own = _own_reward(free, symbols[at], lengths[at], actions[at])
+            problem = symbols[at], lengths[at], own, lambda_path[at], lambda_policy[at]
+            if n_recourses == 1:
+                graded, answers = _solve(task, tables, graph, costs, limit, *problem), np.arange(len(at))
+            else:
+                graded, answers = _several(task, tables, graph, costs, limit, *problem, n_recourses, min_distance)
+            blocks.append(graded)
+            path.append(at[answers])
+    path = np.concatenate(path)
+    order = np.argsort(path, kind="stable")
+    best = jax.tree.map(lambda *parts: np.concatenate(parts)[order], *blocks)
+    return _as_optimum(task, tables, best, path[order].astype(np.int32), size)
 
 
-class WholeCosts(NamedTuple):
-    """`EditCosts` that count."""
-
-    insert: int
-    delete: int
-    substitute: int
+WholeCosts = n_best.Costs
 
 
 @struct.dataclass
 class _Graph:
     """The world unrolled over T = horizon steps, W the widest layer: layer t holds what t actions reach.
 
-    A node is a row of the tables or, where the goal reads R_goal, a row and the R_goal so far.
+    A node is a row of the tables; where the goal reads R_goal, with the R_goal so far; and where steps must stay, with
+    the number of them that were visited.
     """
 
     row: np.ndarray  # int32[T + 1, W], of the tables; 0 in padding
     earned: np.ndarray  # float64[T + 1, W], R_goal so far; 0 where the goal does not read it
     following: np.ndarray  # int32[T + 1, W, A], node of the next layer; W where there is none
-    stops: np.ndarray  # bool[T + 1, W], a path ends here
+    stops: np.ndarray  # bool[T + 1, W], a path ends here, every kept step visited and no forbidden one
 
 
-def _unroll(tables: Tables, horizon: int, reads_reward: bool) -> _Graph:
-    rows, earned = [np.zeros(1, np.int32)], [np.zeros(1)]
+def _unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray, " K"]) -> _Graph:
+    horizon, wanted = task.horizon, np.append(kept, PAD)
+    rows, earned, visited = [np.zeros(1, np.int32)], [np.zeros(1)], [np.array([wanted[0] == tables.symbol[0]], int)]
     edges = []
     for _ in range(horizon):
         targets = tables.following[rows[-1]]
         there = targets != UNAVAILABLE
         sums = np.where(reads_reward, earned[-1][:, None] + tables.reward[rows[-1]], 0.0)[there] + 0.0
-        nodes, index = np.unique(np.stack([targets[there], sums]), axis=1, return_inverse=True)
+        progress = visited[-1][:, None] + (tables.symbol[targets] == wanted[visited[-1]][:, None])
+        parts = [targets[there], sums, *([progress[there]] if kept.size else [])]
+        nodes, index = np.unique(np.stack(parts), axis=1, return_inverse=True)
         if nodes.shape[1] > MAX_LAYER:
             what = "pairs of state and R_goal so far: the goal reads R_goal, which takes" if reads_reward else "states:"
+            what = f"{what} with {kept.size} steps that must stay," if kept.size else what
             raise ValueError(f"task: more than {MAX_LAYER} {what} too many for a certificate")
         edge = np.full(targets.shape, UNAVAILABLE, np.int32)
         edge[there] = index.ravel()
         edges.append(edge)
         rows.append(nodes[0].astype(np.int32))
         earned.append(nodes[1])
+        visited.append(nodes[2].astype(int) if kept.size else np.zeros(len(nodes[0]), int))
     edges.append(np.full((len(rows[-1]), tables.num_actions), UNAVAILABLE, np.int32))
 
     width = _size_of(max(map(len, rows)))
@@ -163,11 +198,12 @@ def _unroll(tables: Tables, horizon: int, reads_reward: bool) -> _Graph:
         following=np.full((*shape, tables.num_actions), width, np.int32),
         stops=np.zeros(shape, bool),
     )
-    for t, (row, sums, edge) in enumerate(zip(rows, earned, edges, strict=True)):
+    startable = task.constraints is None or not bool(task.constraints.forbids(tables.symbol[0]))
+    for t, (row, sums, seen, edge) in enumerate(zip(rows, earned, visited, edges, strict=True)):
         graph.row[t, : len(row)] = row
         graph.earned[t, : len(row)] = sums
         graph.following[t, : len(row)] = np.where(edge == UNAVAILABLE, width, edge)
-        graph.stops[t, : len(row)] = (edge == UNAVAILABLE).all(1)
+        graph.stops[t, : len(row)] = (edge == UNAVAILABLE).all(1) & (seen == kept.size) & startable
     return graph
 
 
@@ -176,13 +212,14 @@ def _solve(
     tables: Tables,
     graph: _Graph,
     costs: WholeCosts,
+    limit: float,
     symbols: Int[np.ndarray, "B N"],
     lengths: Int[np.ndarray, " B"],
     own: Float[np.ndarray, " B"],
     lambda_path: Float[np.ndarray, " B"],
     lambda_policy: Float[np.ndarray, " B"],
-) -> Optimum:
-    """The optimum of a block of originals."""
+) -> _Graded:
+    """The optimum of a block of originals, among the paths of at most `limit` edits."""
     pairs, problem = np.unique(np.stack([lambda_policy, own]), axis=1, return_inverse=True)
     problem = problem.ravel()  # of each original: the originals with one λ_policy and one goal share their bounds
     ending = _ending_values(task, tables, graph, pairs[1])
@@ -197,34 +234,81 @@ def _solve(
     free = grade(_follow(tables, graph, pairs[0], togo)[problem])
     unchanged = grade(_follow(tables, graph, lambda_policy, spelled))
     bound = togo[problem, 0, 0]
-    best = _where(bound > -np.inf, free, _nothing(free))
+    best = _where((bound > -np.inf) & (free.distance <= limit), free, _nothing(free))
     best = _where((spelled[:, 0, 0] > -np.inf) & (unchanged.reward >= best.reward), unchanged, best)
 
-    budget = _open_budgets(best.reward, bound, free.distance, lambda_path, costs)
+    budget = _open_budgets(best.reward, bound, free.distance, lambda_path, costs, limit)
     floor = best.reward - lambda_path / (min(costs) + 1) - 1e-9 * (1 + np.abs(best.reward))
     tried = np.flatnonzero(budget > 0)
     found, num_bytes = [], 0
     for b in tried:
         through = so_far[problem[b]] + togo[problem[b], :, :-1]
-        pruned = _prune(tables, graph, ending[problem[b]], through >= floor[b], lambda_policy[b])
+        pruned = _prune(
+            tables, graph, ending[problem[b]], (through >= floor[b]) & (through > -np.inf), lambda_policy[b]
+        )
         budgets = _num_budgets(int(budget[b]))
         needs = _check_bytes(pruned, int(lengths[b]), symbols.shape[1], budgets)
         if num_bytes + needs > MAX_BYTES:  # they are dispatched without waiting, and run side by side
             jax.block_until_ready(found)
             num_bytes = 0
         num_bytes += needs
-        found.append(
-            _edit(
-                pruned, *_align(symbols[b], int(lengths[b])), np.float32(lambda_path[b]), budgets=budgets, costs=costs
-            )
-        )
+        aligned = _align(symbols[b], int(lengths[b]))
+        largest = np.int32(min(limit, budgets))
+        found.append(_edit(pruned, *aligned, np.float32(lambda_path[b]), largest, budgets=budgets, costs=costs))
     if tried.size:
         value, actions = map(np.stack, zip(*jax.device_get(found), strict=True))
         edited, feasible = np.full_like(best.actions, PAD), np.zeros(len(lengths), bool)
         edited[tried], feasible[tried] = actions, value > -np.inf
         graded = grade(edited)
         best = _where(feasible & (graded.reward > best.reward), graded, best)
-    return _as_optimum(task, tables, best)
+    return best
+
+
+def _several(
+    task: Task,
+    tables: Tables,
+    graph: _Graph,
+    costs: WholeCosts,
+    limit: float,
+    symbols: Int[np.ndarray, "B N"],
+    lengths: Int[np.ndarray, " B"],
+    own: Float[np.ndarray, " B"],
+    lambda_path: Float[np.ndarray, " B"],
+    lambda_policy: Float[np.ndarray, " B"],
+    n_recourses: int,
+    min_distance: int,
+) -> tuple[_Graded, Int[np.ndarray, " R"]]:
+    """The best paths of each of a block of originals, and which original each answers; one row where there is none."""
+    ending = _ending_values(task, tables, graph, own)
+    through = _so_far(tables, graph, lambda_policy) + _togo(tables, graph, lambda_policy, ending)[:, :, :-1]
+    horizon = len(graph.row) - 1
+    found, feasible, whose = [], [], []
+    for b, length in enumerate(lengths):
+        best = []
+        if through[b, 0, 0] > -np.inf:
+            pruned = _prune(tables, graph, ending[b], through[b] > -np.inf, lambda_policy[b])
+            budgets = _num_budgets(int(min(limit, n_best.largest_distance(int(length), horizon + 1, costs))))
+            _check_bytes(pruned, int(length), symbols.shape[1], budgets)
+            aligned, _ = _align(symbols[b], int(length))
+            value = np.asarray(_all_values(pruned, aligned, budgets=budgets, costs=costs))
+            ranked = n_best.ranked(pruned, value, symbols[b, :length], lambda_path[b], limit, costs)
+            best = n_best.distinct(ranked, partial(_symbols_of, tables), n_recourses, min_distance)
+        rows = np.full((max(len(best), 1), horizon), PAD, np.int32)
+        for row, actions in zip(rows, best, strict=False):
+            row[: len(actions)] = actions
+        found.append(rows)
+        feasible += [bool(best)] * len(rows)
+        whose += [b] * len(rows)
+    at = np.array(whose)
+    graded = _grade(tables, costs, symbols[at], lengths[at], lambda_path[at], lambda_policy[at], np.concatenate(found))
+    return _where(np.array(feasible), graded, _nothing(graded)), at
+
+
+def _symbols_of(tables: Tables, actions: list[int]) -> Int[np.ndarray, " T"]:
+    rows = [0]
+    for action in actions:
+        rows.append(tables.following[rows[-1], action])
+    return tables.symbol[rows]
 
 
 def _open_budgets(
@@ -233,13 +317,18 @@ def _open_budgets(
     distance: Int[np.ndarray, " B"],
     lambda_path: Float[np.ndarray, " B"],
     costs: WholeCosts,
+    limit: float,
 ) -> Int[np.ndarray, " B"]:
-    """The largest e with F(∞) + λ_path / (e + 1) above the reward at hand, of those below d∞; 0: none is open."""
+    """The largest e with F(∞) + λ_path / (e + 1) above the reward at hand, of those below d∞; 0: none is open.
+
+    Where d∞ is above the limit, of those up to the limit.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         gap = reward - bound
         largest = np.where(gap > 0, np.ceil(lambda_path / gap - 1e-6) - 2, np.inf)
-    largest = np.minimum(largest, distance - 1)
-    is_open = (bound > -np.inf) & (lambda_path > 0) & (largest >= min(costs))
+    too_far = distance > limit
+    largest = np.minimum(largest, np.where(too_far, np.floor(limit), distance - 1))
+    is_open = (bound > -np.inf) & ((lambda_path > 0) | too_far) & (largest >= min(costs))
     return np.where(is_open, largest, 0).astype(np.int64)
 
 
@@ -248,7 +337,7 @@ def _ending_values(
 ) -> Float[np.ndarray, "K layers W"]:
     """What it is worth to end in a node: 0, or -inf where no path ends there or the goal of a problem isn't met."""
     values = np.where(np.broadcast_to(graph.stops, (len(own), *graph.stops.shape)), 0.0, -np.inf)
-    if task.goal is None:
+    if task.goal is None or not graph.stops.any():
         return values
     ends, index = np.unique(np.stack([graph.row[graph.stops], graph.earned[graph.stops]]), axis=1, return_inverse=True)
     met = _judge(task, task.goal, tables, ends[0].astype(np.int32), ends[1], own)[:, index.ravel()]
@@ -427,15 +516,22 @@ def _edit(
     original: Int[Array, " N"],
     first: Int[Array, ""],
     lambda_path: Float[Array, ""],
+    largest: Int[Array, ""],
     *,
     budgets: int,
     costs: WholeCosts,
 ) -> tuple[Float[Array, ""], Int[Array, " T"]]:
-    """max_{e < budgets} F(e) + λ_path / (e + 1) over the pruned world, and the actions that attain it."""
+    """max F(e) + λ_path / (e + 1) over e < budgets, e ≤ largest, in the pruned world, and the actions for it."""
     value = _edit_values(pruned, original, budgets, costs)
-    by_budget = value[0, 0, first] + lambda_path / (1.0 + jnp.arange(budgets))
+    budget = jnp.arange(budgets)
+    by_budget = jnp.where(budget <= largest, value[0, 0, first] + lambda_path / (1.0 + budget), -jnp.inf)
     start = jnp.argmax(by_budget).astype(jnp.int32)
     return by_budget[start], _edit_actions(pruned, original, value, first, start, costs)
+
+
+@partial(jax.jit, static_argnames=("budgets", "costs"))
+def _all_values(pruned: _Pruned, original: Int[Array, " N"], *, budgets: int, costs: WholeCosts):
+    return _edit_values(pruned, original, budgets, costs)
 
 
 def _edit_values(
@@ -618,7 +714,7 @@ def _nothing(like: _Graded) -> _Graded:
     )
 
 
-def _as_optimum(task: Task, tables: Tables, best: _Graded) -> Optimum:
+def _as_optimum(task: Task, tables: Tables, best: _Graded, path: Int[np.ndarray, " R"], size: int) -> Optimum:
     feasible = best.reward > -np.inf
     if task.goal is None:
         everywhere = np.arange(tables.num_rows, dtype=np.int32)
@@ -628,17 +724,22 @@ def _as_optimum(task: Task, tables: Tables, best: _Graded) -> Optimum:
         reached = feasible
     ended = metrics.status(distance=best.distance, reached=reached, terminated=tables.ended[best.row], met=None)
     status = np.where(feasible, ended, "infeasible")
+    paths = Paths(symbols=best.symbols, lengths=best.num_actions + 1, actions=best.actions)
     return Optimum(
+        path=path,
+        rank=(np.arange(len(path)) - np.searchsorted(path, path) + 1).astype(np.int32),
         reward=best.reward,
-        paths=Paths(symbols=best.symbols, lengths=best.num_actions + 1, actions=best.actions),
+        paths=paths,
         scores=Scores(
             goal=best.goal,
             path=np.where(feasible, 1.0 / (np.maximum(best.distance, 0) + 1.0), np.nan),
             link=best.link,
             policy=best.log_prob / np.maximum(best.num_actions, 1),
             distance=best.distance,
+            violations=np.where(feasible, 0, -1).astype(np.int32),
         ),
         status=status,
+        diversity=metrics.diversity(paths, path, size),
     )
 
 

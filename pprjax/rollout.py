@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from pprjax import edit_distance
 from pprjax.config import Config
+from pprjax.constraints import violations
 from pprjax.goals import Goal
 from pprjax.paths import PAD
 from pprjax.reward import similarity, total
@@ -37,6 +38,7 @@ class Original:
     followed: jax.Array  # bool[], whether the world can follow it to its end
     reward_goal: jax.Array  # float[], R_goal of the path; -inf where it can't be followed
     goal: Goal | None  # the task's goal for this path
+    kept: jax.Array | None = None  # int32[K], symbols that must stay, PAD behind the last; None: none must
 
 
 @struct.dataclass
@@ -63,12 +65,13 @@ class Trajectory:
     num_actions: jax.Array  # int32[], actions taken
     terminated: jax.Array  # bool[], ended by the world and not by the horizon
     reached: jax.Array  # bool[], the world's own goal is reached
-    met: jax.Array  # bool[], the task's goal is met; without one, true
+    met: jax.Array  # bool[], the task's goal is met, if there is one, and every constraint is kept
     reward_goal: jax.Array  # float[], R_goal
     reward_policy: jax.Array  # float[], R_policy
     log_prob: jax.Array  # float[], Σ log P_A of the actions taken
     distance: jax.Array  # d(τ₀, τ)
     reward: jax.Array  # float[], R (Eq. 5)
+    violations: jax.Array | None = None  # int32[], of the constraints; None where there are none
 
 
 @struct.dataclass
@@ -140,8 +143,13 @@ def rollout(
             return table[task.state_id(state)]
         return edit_distance.matches(original.symbols, task.symbol(state), costs)
 
+    allowed = task.available_table()
+
+    def choices(state):
+        return task.available(state) if allowed is None else allowed[task.state_id(state)]
+
     def step(lane: _Lane, t, forced, explore, uniform):
-        available, observation = task.available(lane.state), task.observation(lane.state)
+        available, observation = choices(lane.state), task.observation(lane.state)
         taken = ~lane.terminated & available.any()
         row = jnp.int32(0) if bucket is None else bucket(lane.state)
         carry, log_probs = task.log_probs(lane.carry, lane.state)
@@ -190,18 +198,23 @@ def rollout(
         path = jnp.where(last, similarity(distance), 0.0)
     paid = steps.reward + config.lambda_policy * steps.habit + config.lambda_path * path
     outcome = task.outcome(lane.state, lane.terminated, lane.reward_goal)
+    met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
+    path_symbols = jnp.concatenate([symbol[None], jnp.where(taken, steps.symbol, PAD)])
+    actions = jnp.where(taken, steps.action, PAD)
+    broken = violations(task.constraints, original.kept, path_symbols, actions, distance)
     return Trajectory(
-        symbols=jnp.concatenate([symbol[None], jnp.where(taken, steps.symbol, PAD)]),
-        actions=jnp.where(taken, steps.action, PAD),
+        symbols=path_symbols,
+        actions=actions,
         observations=jnp.concatenate([steps.observation, task.observation(lane.state)[None]]),
-        available=jnp.concatenate([steps.available, task.available(lane.state)[None]]),
+        available=jnp.concatenate([steps.available, choices(lane.state)[None]]),
         rows=steps.row,
         positions=jnp.concatenate([steps.position, lane.position[None]]),
         rewards=jnp.where(taken, paid, 0.0),
         num_actions=num_actions,
         terminated=lane.terminated,
         reached=outcome.reached,
-        met=jnp.bool_(True) if original.goal is None else original.goal(outcome),
+        met=met if broken is None else met & (broken == 0),
+        violations=broken,
         reward_goal=lane.reward_goal,
         reward_policy=lane.reward_policy,
         log_prob=jnp.sum(jnp.where(taken, steps.log_prob, 0.0)),
@@ -225,11 +238,14 @@ def trace(
 ) -> Original:
     """An original path as the world sees it: which actions lead along its symbols, and what they earn.
 
+    Constraints bind a recourse and not what happened: the original is followed through whatever they forbid.
+
     Args:
         actions: the actions taken, PAD behind the end. None: at each step the available action that leads to the next
             symbol, the likeliest under P_A where there are several.
     """
     n, horizon = symbols.shape[0], task.horizon
+    task = task.replace(constraints=None)
     choices = jnp.arange(task.num_actions)
 
     def step(lane, t):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pprjax import edit_distance
+from pprjax import constraints, edit_distance
 from pprjax.edit_distance import EditCosts
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
@@ -21,7 +21,7 @@ def score(task: Task, originals: Paths, paths: Paths, *, costs: EditCosts = Edit
     """The scores of paths[i] as a recourse of originals[i] (Eq. 1-5), for the agent of this task.
 
     Args:
-        task: its horizon does not matter; the goal is not looked at.
+        task: its horizon does not matter; the goal is not looked at. Paths may break its constraints.
         originals: B paths.
         paths: B paths from the world's start, with actions or without: then those that lead along the symbols, the
             likeliest under P_A where there are several.
@@ -32,15 +32,23 @@ def score(task: Task, originals: Paths, paths: Paths, *, costs: EditCosts = Edit
     """
     if len(paths) != len(originals):
         raise ValueError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
-    task = task.replace(horizon=paths.symbols.shape[1])
-    inputs = originals.symbols, originals.lengths, paths.symbols, paths.lengths, paths.actions
-    followed, goal, habit, log_prob, distance = map(np.asarray, _score(task, *map(_array, inputs), costs=costs.check()))
+    kept = constraints.kept_symbols(task.constraints, originals)
+    kept_to = task.constraints if kept is None else task.constraints.replace(keep=None)
+    task = task.replace(constraints=None, horizon=paths.symbols.shape[1])
+    inputs = originals.symbols, originals.lengths, paths.symbols, paths.lengths, paths.actions, kept
+    scored = _score(task, kept_to, *map(_array, inputs), costs=costs.check())
+    followed, goal, habit, log_prob, distance, violations = map(np.asarray, scored)
     lost = np.flatnonzero(~followed)
     if lost.size:
         raise ValueError(f"paths[{lost[0]}]: the world can't follow it from its start")
     num_actions = np.maximum(np.asarray(paths.lengths) - 1, 1)
     return Scores(
-        goal=goal, path=np.asarray(similarity(distance)), link=habit, policy=log_prob / num_actions, distance=distance
+        goal=goal,
+        path=np.asarray(similarity(distance)),
+        link=habit,
+        policy=log_prob / num_actions,
+        distance=distance,
+        violations=violations,
     )
 
 
@@ -49,10 +57,10 @@ def _array(values):
 
 
 @partial(jax.jit, static_argnames="costs")
-def _score(task: Task, originals, original_lengths, paths, lengths, actions, *, costs: EditCosts):
+def _score(task: Task, kept_to, originals, original_lengths, paths, lengths, actions, kept, *, costs: EditCosts):
     key = jax.random.key(0)
 
-    def one(original, original_length, path, length, actions):
+    def one(original, original_length, path, length, actions, kept):
         followed = trace(task, path, length, key, actions)
 
         def step(lane, action):
@@ -67,6 +75,8 @@ def _score(task: Task, originals, original_lengths, paths, lengths, actions, *, 
         lane = (task.reset(key), task.policy.init(), zero, zero)
         (_, _, habit, log_prob), _ = jax.lax.scan(step, lane, followed.actions)
         distance = edit_distance.between(original, original_length, path, length, costs=costs)
-        return followed.followed, followed.reward_goal, habit, log_prob, distance
+        broken = constraints.violations(kept_to, kept, path, followed.actions, distance)
+        broken = jnp.int32(0) if broken is None else broken
+        return followed.followed, followed.reward_goal, habit, log_prob, distance, broken
 
-    return jax.vmap(one)(originals, original_lengths, paths, lengths, actions)
+    return jax.vmap(one)(originals, original_lengths, paths, lengths, actions, kept)

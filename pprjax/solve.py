@@ -16,13 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 from flax import struct
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
-from pprjax import learner, metrics
+from pprjax import archive, learner, metrics
 from pprjax.config import Config, check_config
+from pprjax.constraints import kept_symbols
 from pprjax.io import write_table
 from pprjax.metrics import Scores
-from pprjax.paths import Paths
+from pprjax.paths import PAD, Paths
 from pprjax.progress import progress_bar
 from pprjax.rollout import Trajectory, trace
 from pprjax.task import Task
@@ -39,43 +40,52 @@ ROUNDS = 10
 
 @struct.dataclass
 class Recourse:
-    """The best path found for each of B originals. Arrays on the host."""
+    """The best paths found for B originals: R rows, the originals in their order, and for each the best path first.
 
-    originals: Paths
-    paths: Paths  # symbols and actions
-    reward: np.ndarray  # float[B], R (Eq. 5)
-    scores: Scores
-    status: np.ndarray  # str[B], see `pprjax.metrics.status`
+    Without n_recourses there is one row an original, R = B. Arrays on the host.
+    """
+
+    originals: Paths  # B
+    path: np.ndarray  # int32[R], which original the row answers
+    rank: np.ndarray  # int32[R], 1 for the best
+    paths: Paths  # R, symbols and actions
+    reward: np.ndarray  # float[R], R (Eq. 5)
+    scores: Scores  # R
+    status: np.ndarray  # str[R], see `pprjax.metrics.status`; or "infeasible"
     original_goal: np.ndarray  # float[B], R_goal of the original; -inf where the world can't follow it
     greedy_reward: np.ndarray  # float[B], R of the greedy path of the trained Q; -inf where it misses the goal
     curve: np.ndarray  # float[B, iterations], R of the best path so far
     lambda_path: np.ndarray  # float[B]
     lambda_policy: np.ndarray  # float[B]
+    diversity: np.ndarray  # float[B], mean edit distance between its recourses; NaN where there is one
 
     def __len__(self) -> int:
         return len(self.reward)
 
     def to_frame(self) -> pl.DataFrame:
-        """One row a path."""
+        """One row a path; `path` is the number of its original."""
         sequences = {
-            "original": self.originals.to_lists(),
+            "original": self.originals[self.path].to_lists(),
             "recourse": self.paths.to_lists(),
             "actions": self.paths.actions_to_lists(),
         }
         return pl.DataFrame(
             {
-                "path": np.arange(len(self)),
+                "path": self.path,
+                "rank": self.rank,
                 "status": self.status.tolist(),
                 "reward": self.reward,
                 "s_goal": self.scores.goal,
                 "s_path": self.scores.path,
                 "s_policy": self.scores.policy,
                 "distance": self.scores.distance,
+                "violations": self.scores.violations,
                 "length": np.asarray(self.paths.lengths),
-                "original_goal": self.original_goal,
-                "greedy_reward": self.greedy_reward,
-                "lambda_path": self.lambda_path,
-                "lambda_policy": self.lambda_policy,
+                "original_goal": self.original_goal[self.path],
+                "greedy_reward": self.greedy_reward[self.path],
+                "lambda_path": self.lambda_path[self.path],
+                "lambda_policy": self.lambda_policy[self.path],
+                "diversity": self.diversity[self.path],
                 **{name: pl.Series(name, rows, dtype=pl.List(pl.Int32)) for name, rows in sequences.items()},
             }
         )
@@ -103,12 +113,16 @@ def recourse(
     config: Config = Config(),
     *,
     key: jax.Array,
+    n_recourses: int = 1,
+    min_distance: int = 1,
     ids: Int[np.ndarray, " B"] | None = None,
     progress: bool | None = None,
 ) -> Recourse:
     """A personalized recourse for each original path: Algorithm 1, then the best of all paths that were sampled.
 
-    A path that meets the task's goal ranks above one that does not, and then R (Eq. 5) decides. Original i uses
+    A path that meets the task's goal ranks above one that does not, and then R (Eq. 5) decides. With constraints only
+    paths that keep them and meet the goal count: where none was found the status is "infeasible", the path is the start
+    alone, R is -inf, the scores are NaN, and distance and violations are -1. Original i uses
     fold_in(key, ids[i]), so that its result depends neither on the others nor on the devices.
 
     Args:
@@ -116,6 +130,9 @@ def recourse(
         originals: B paths from the world's start, with actions or without.
         config: every knob of Algorithm 1. λ_path and λ_policy may be float[B], one for each original.
         key: not consumed; the same key gives the same result.
+        n_recourses: how many recourses an original gets at most, the best first. All that count meet the goal and keep
+            the constraints; where fewer were found there are fewer rows, but never none.
+        min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of them, at least.
         ids: the numbers from which originals derive their keys; default 0 … B - 1.
         progress: show a progress bar; default: on a terminal.
 
@@ -125,6 +142,9 @@ def recourse(
     size = len(originals)
     check_config(config, size)
     check_starts(task, originals)
+    for name, value in {"n_recourses": n_recourses, "min_distance": min_distance}.items():
+        if value < 1:
+            raise ValueError(f"{name}: expected at least 1, got {value}")
     ids = np.arange(size) if ids is None else np.asarray(ids)
     if ids.shape != (size,):
         raise ValueError(f"ids: expected one for each of {size} originals, got shape {ids.shape}")
@@ -132,7 +152,9 @@ def recourse(
     lambdas = [np.broadcast_to(np.asarray(x, np.float32), (size,)) for x in (config.lambda_path, config.lambda_policy)]
     padded = originals.padded_to(-(-int(np.max(originals.lengths)) // LENGTHS) * LENGTHS)
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.asarray(ids, jnp.uint32))
-    inputs = (padded.symbols, padded.lengths, padded.actions, keys, *lambdas)
+    kept = kept_symbols(task.constraints, originals)
+    inputs = (padded.symbols, padded.lengths, padded.actions, kept, keys, *lambdas)
+    program = task if kept is None else task.replace(constraints=task.constraints.replace(keep=None))
 
     num_pieces = -(-size // CHUNK)
     chunk = -(-size // num_pieces)
@@ -148,7 +170,14 @@ def recourse(
 
         def solve(worker: int) -> list[_Result]:
             return [
-                _solve_piece(task, config, jax.tree.map(lambda x, at=piece: x[at], inputs), workers[worker], listen)
+                _solve_piece(
+                    program,
+                    config,
+                    jax.tree.map(lambda x, at=piece: x[at], inputs),
+                    (n_recourses, min_distance),
+                    workers[worker],
+                    listen,
+                )
                 for piece in pieces[worker :: len(workers)]
             ]
 
@@ -158,7 +187,7 @@ def recourse(
             interrupted.set()
     results = [solved[i % len(workers)][i // len(workers)] for i in range(len(pieces))]
     result = jax.tree.map(lambda *parts: np.concatenate(parts)[:size], *results)
-    return _assemble(task, originals, lambdas, result)
+    return _assemble(task, originals, lambdas, result, n_recourses)
 
 
 def check_starts(task: Task, originals: Paths) -> None:
@@ -178,6 +207,7 @@ class _Result:
     greedy: Trajectory
     original_goal: jax.Array
     curve: jax.Array
+    archive: archive.Archive | None
 
 
 def _workers() -> list[Any]:
@@ -188,12 +218,19 @@ def _workers() -> list[Any]:
     return devices
 
 
-def _solve_piece(task: Task, config: Config, inputs: tuple, device: Any, advance: Callable[[float], None]) -> _Result:
+def _solve_piece(
+    task: Task,
+    config: Config,
+    inputs: tuple,
+    several: tuple[int, int],
+    device: Any,
+    advance: Callable[[float], None],
+) -> _Result:
     traced_settings = replace(config, lambda_path=0.0, lambda_policy=0.0)  # each original has its own
     task, settings, inputs = jax.device_put((task, traced_settings, inputs), device)
     rounds = max(r for r in range(1, ROUNDS + 1) if config.iterations % r == 0)
     count = config.iterations // rounds
-    state, curves = _start(task, settings, inputs), []
+    state, curves = _start(task, settings, inputs, several=several), []
     for r in range(rounds):
         state, curve = _train(task, settings, inputs, state, start=r * count, count=count)
         curves.append(jax.block_until_ready(curve))
@@ -204,13 +241,13 @@ def _solve_piece(task: Task, config: Config, inputs: tuple, device: Any, advance
 def _each(function):
     """The function of one original, jitted and mapped over a piece of them."""
 
-    @partial(jax.jit, static_argnames="count")
-    def mapped(task, settings, inputs, state=None, *, start=0, curve=None, count=0):
-        def one(symbols, length, actions, key, lambda_path, lambda_policy, state, curve):
+    @partial(jax.jit, static_argnames=("count", "several"))
+    def mapped(task, settings, inputs, state=None, *, start=0, curve=None, count=0, several=(1, 1)):
+        def one(symbols, length, actions, kept, key, lambda_path, lambda_policy, state, curve):
             config = replace(settings, lambda_path=lambda_path, lambda_policy=lambda_policy)
             keys = jax.random.split(key, 4)
-            original = trace(task, symbols, length, keys[0], actions)
-            return function(task, original, config, keys[1:], state, start, count, curve)
+            original = replace(trace(task, symbols, length, keys[0], actions), kept=kept)
+            return function(task, original, config, keys[1:], state, start, count, curve, several)
 
         return jax.vmap(cast(Any, one))(*inputs, state, curve)
 
@@ -218,51 +255,101 @@ def _each(function):
 
 
 @_each
-def _start(task, original, config, keys, state, start, count, curve):
+def _start(task, original, config, keys, state, start, count, curve, several):
     del state, start, count, curve
-    return learner.init(task, original, config, keys[0])
+    n_recourses, min_distance = several
+    return learner.init(task, original, config, keys[0], n_recourses=n_recourses, min_distance=min_distance)
 
 
 @_each
-def _train(task, original, config, keys, state, start, count, curve):
-    del curve
+def _train(task, original, config, keys, state, start, count, curve, several):
+    del curve, several
     state, progress = learner.train(task, original, config, state, keys[1], start, count)
     return state, progress.reward
 
 
 @_each
-def _finish(task, original, config, keys, state, start, count, curve):
+def _finish(task, original, config, keys, state, start, count, curve, several):
     """The best path so far, or a better one among paths sampled from the trained Q, its greedy path included."""
-    del start, count
+    del start, count, several
     greedy, lanes = learner.harvest(task, original, config, state, keys[2])
     best = learner.better(state.best, learner.best_of(lanes))
-    return _Result(best=best, greedy=greedy, original_goal=original.reward_goal, curve=curve)
+    found = None if state.archive is None else archive.extend(state.archive, lanes)
+    return _Result(best=best, greedy=greedy, original_goal=original.reward_goal, curve=curve, archive=found)
 
 
-def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _Result) -> Recourse:
+def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _Result, n_recourses: int) -> Recourse:
+    size = len(originals)
     best, greedy = jax.tree.map(np.asarray, (result.best, result.greedy))
+    path, rank = np.arange(size, dtype=np.int32), np.ones(size, np.int32)
+    if result.archive is not None:
+        best, path, rank = _ranked(best, result.archive, n_recourses)
+    feasible = np.ones(len(best.met), bool) if task.constraints is None else best.met
+    if not feasible.all():
+        best = _where_feasible(feasible, best)
     width = int(best.num_actions.max()) + 1
     actions = np.maximum(best.num_actions, 1)
+    ended = metrics.status(
+        distance=best.distance,
+        reached=best.reached,
+        terminated=best.terminated,
+        met=None if task.goal is None else best.met,
+    )
+    paths = Paths(best.symbols[:, :width], best.num_actions + 1, best.actions[:, : width - 1])
     return Recourse(
         originals=originals,
-        paths=Paths(best.symbols[:, :width], best.num_actions + 1, best.actions[:, : width - 1]),
+        path=path,
+        rank=rank,
+        paths=paths,
         reward=best.reward,
         scores=Scores(
             goal=best.reward_goal,
-            path=1.0 / (best.distance + 1.0),
+            path=np.where(feasible, 1.0 / (np.maximum(best.distance, 0) + 1.0), np.nan),
             link=best.reward_policy,
             policy=best.log_prob / actions,
             distance=best.distance,
+            violations=np.where(feasible, 0, -1).astype(np.int32),
         ),
-        status=metrics.status(
-            distance=best.distance,
-            reached=best.reached,
-            terminated=best.terminated,
-            met=None if task.goal is None else best.met,
-        ),
+        status=np.where(feasible, ended, "infeasible"),
         original_goal=np.asarray(result.original_goal),
         greedy_reward=np.where(greedy.met, greedy.reward, -np.inf),
         curve=np.asarray(result.curve),
         lambda_path=lambdas[0],
         lambda_policy=lambdas[1],
+        diversity=metrics.diversity(paths, path, size),
+    )
+
+
+def _ranked(
+    best: Trajectory, found: archive.Archive, n_recourses: int
+) -> tuple[Trajectory, Int[np.ndarray, " R"], Int[np.ndarray, " R"]]:
+    """The best path of each original and behind it the others of its archive, whose first it is; path and rank."""
+    there = np.asarray(found.filled)[:, :n_recourses].copy()
+    there[:, 0] = True  # the best path, even where it misses the goal
+    path, place = np.nonzero(there)
+    slim = jax.tree.map(np.asarray, found.paths)
+
+    def rows(first, others):
+        return np.where((place == 0).reshape(-1, *[1] * (first.ndim - 1)), first[path], others[path, place])
+
+    best = replace(best, observations=None, available=None, rows=None, positions=None, rewards=None)
+    return jax.tree.map(rows, best, slim), path.astype(np.int32), place.astype(np.int32) + 1
+
+
+def _where_feasible(feasible: Bool[np.ndarray, " B"], best: Trajectory) -> Trajectory:
+    """The paths, and in place of those that are not feasible the start alone, worth -inf."""
+
+    def blank(x, value):
+        return np.where(feasible.reshape(-1, *[1] * (x.ndim - 1)), x, np.asarray(value, x.dtype))
+
+    return replace(
+        best,
+        symbols=np.concatenate([best.symbols[:, :1], blank(best.symbols[:, 1:], PAD)], axis=1),
+        actions=blank(best.actions, PAD),
+        num_actions=blank(best.num_actions, 0),
+        reward_goal=blank(best.reward_goal, np.nan),
+        reward_policy=blank(best.reward_policy, np.nan),
+        log_prob=blank(best.log_prob, np.nan),
+        distance=blank(best.distance, -1),
+        reward=blank(best.reward, -np.inf),
     )

@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.constraints import Constraints
 from pprjax.goals import Condition, Goal, Outcome
 from pprjax.policy import Carry, Policy, TablePolicy
 from pprjax.reward import link
@@ -49,12 +50,14 @@ class Task:
         goal: a condition that every recourse should meet, from `pprjax.goals` or any function of (final state, R_goal);
             None is Eq. 5 as printed.
         params: the environment's parameters; default its own.
-        horizon: the largest number of actions of a path; default the environment's time limit.
+        horizon: the largest number of actions of a path; default the environment's time limit. A largest length among
+            the constraints shortens it.
+        constraints: what every recourse must keep to; default nothing.
 
     Raises:
-        TypeError: env has no `symbol`, or policy lacks `init` or `step`.
-        ValueError: horizon is below 1, or a policy table does not fit the world, is NaN or negative, or has a row
-            that does not sum to 1.
+        TypeError: env has no `symbol`, policy lacks `init` or `step`, or constraints are none.
+        ValueError: horizon is below 1, a forbidden action is none of the world's, or a policy table does not fit the
+            world, is NaN or negative, or has a row that does not sum to 1.
     """
 
     env: Any
@@ -62,6 +65,7 @@ class Task:
     goal: Goal | Callable[[State, Array], Array] | None = None
     params: Any = None
     horizon: int = None  # pyright: ignore[reportAssignmentType]  # known once the parameters are
+    constraints: Constraints | None = None
 
     def __post_init__(self):
         if not hasattr(self.env, "symbol"):
@@ -78,8 +82,25 @@ class Task:
             if not callable(self.goal):
                 raise TypeError(f"goal: expected a condition or a function, got {type(self.goal).__name__}")
             object.__setattr__(self, "goal", Condition(cast(Callable, self.goal)))
+        self._take_constraints()
         if isinstance(self.policy, TablePolicy):
             _check_table(self.policy.probs, self.num_states, self.num_actions)
+
+    def _take_constraints(self) -> None:
+        constraints = self.constraints
+        if constraints is None:
+            return
+        if not isinstance(constraints, Constraints):
+            raise TypeError(f"constraints: expected pprjax.Constraints, got {type(constraints).__name__}")
+        if constraints.max_length is not None:
+            object.__setattr__(self, "horizon", min(self.horizon, constraints.max_length - 1))
+        elif not jax.tree.leaves(constraints):
+            object.__setattr__(self, "constraints", None)
+        actions = constraints.forbidden_actions
+        if isinstance(actions, np.ndarray) and actions.max() >= self.num_actions:
+            raise ValueError(
+                f"constraints.forbidden_actions: expected actions in [0, {self.num_actions}), got {actions.max()}"
+            )
 
     def replace(self, **changes) -> Task:
         """This task with some fields changed."""
@@ -112,20 +133,29 @@ class Task:
 
     def symbol_table(self) -> Int[Array, " S"] | None:
         """The symbols of all states of a finite world that is small and can name its states; None of any other."""
+        states = self._all_states()
+        return None if states is None else jax.vmap(self.symbol)(states)
+
+    def _all_states(self) -> State | None:
         if not hasattr(self.env, "state_from_id") or self.env.num_states > SMALL_WORLD:
             return None
-        states = jax.vmap(lambda i: self.env.state_from_id(i, self.params))(jnp.arange(self.env.num_states))
-        return jax.vmap(self.symbol)(states)
+        return jax.vmap(lambda i: self.env.state_from_id(i, self.params))(jnp.arange(self.env.num_states))
 
     def state_id(self, state: State) -> Int[Array, ""]:
         """The number of a state of a finite world, in [0, num_states)."""
         return jnp.asarray(self.env.state_id(state, self.params), jnp.int32)
 
     def available(self, state: State) -> Bool[Array, " A"]:
-        """Which of the A actions there are."""
+        """Which of the A actions there are, and break no constraint."""
+        available = jnp.ones(self.num_actions, bool)
         if hasattr(self.env, "available"):
-            return self.env.available(state, self.params)
-        return jnp.ones(self.num_actions, bool)
+            available = self.env.available(state, self.params)
+        return available if self.constraints is None else available & self.constraints.allows(self, state)
+
+    def available_table(self) -> Bool[Array, "S A"] | None:
+        """`available` of all states, where constraints make it costly and a table is possible; else None."""
+        states = None if self.constraints is None else self._all_states()
+        return None if states is None else jax.vmap(self.available)(states)
 
     def observation(self, state: State) -> Array:
         """What a Q-network sees: the state's id in a finite world, else the flat float observation."""
@@ -157,7 +187,9 @@ class Task:
         return Outcome(state=state, reached=reached, reward_goal=reward_goal)
 
 
-jax.tree_util.register_dataclass(Task, data_fields=["policy", "goal", "params"], meta_fields=["env", "horizon"])
+jax.tree_util.register_dataclass(
+    Task, data_fields=["policy", "goal", "params", "constraints"], meta_fields=["env", "horizon"]
+)
 
 
 def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:

@@ -165,8 +165,9 @@ def test_ids_are_one_for_each_original():
 def test_to_frame_has_a_row_a_path(batch):
     frame = batch.to_frame()
     assert frame.columns == [
-        "path", "status", "reward", "s_goal", "s_path", "s_policy", "distance", "length", "original_goal",
-        "greedy_reward", "lambda_path", "lambda_policy", "original", "recourse", "actions",
+        "path", "rank", "status", "reward", "s_goal", "s_path", "s_policy", "distance", "violations", "length",
+        "original_goal", "greedy_reward", "lambda_path", "lambda_policy", "diversity",
+        "original", "recourse", "actions",
     ]  # fmt: skip
     assert frame["path"].to_list() == [0, 1, 2]
     assert frame["original"].to_list() == ROWS
@@ -179,6 +180,11 @@ def test_to_frame_has_a_row_a_path(batch):
     for i, row in enumerate(zip(batch.paths.to_lists(), batch.paths.actions_to_lists(), strict=True)):
         logs = sum(np.log(probs[s, a]) for s, a in zip(*row, strict=False))
         assert frame["s_policy"][i] == pytest.approx(logs / actions[i], rel=1e-4)
+
+
+def test_plot_draws_the_curve_of_each_original(batch):
+    drawn = [line.get_ydata() for line in batch.plot().lines]
+    np.testing.assert_array_equal(drawn, np.where(np.isfinite(batch.curve), batch.curve, np.nan))
 
 
 def test_saved_files_give_the_frame_back(batch, tmp_path):

@@ -1,0 +1,182 @@
+"""Hard constraints: what every recourse keeps to, whatever it would earn by breaking it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Bool, Int, Num
+
+from pprjax.paths import PAD, Paths
+
+if TYPE_CHECKING:
+    from pprjax.task import State, Task
+
+
+@struct.dataclass(kw_only=True)
+class Constraints:
+    """What every recourse keeps to; None, the default, or an empty list: nothing. A state is named by its symbol.
+
+    Forbidden states, actions and transitions are actions that are not available, so that no path is ever sampled which
+    breaks them; where they leave no action a path ends, as in any dead end. The largest length is a shorter horizon.
+    The largest distance and the kept steps are judged at the end, as a goal is. In a stochastic world an action is
+    forbidden if it might lead astray, where the world has `transition_probs`; else such a path is judged at the end.
+
+    A pytree: all but max_length is traced.
+
+    Raises:
+        ValueError: a field holds something else than integers of at least 0, or max_length is below 2.
+    """
+
+    forbidden_states: Any = None
+    """int[n], symbols that no path visits."""
+    forbidden_actions: Any = None
+    """int[n], actions that no path takes."""
+    forbidden_transitions: Any = None
+    """int[n, 2], pairs of symbols: no path goes from the first right to the second."""
+    keep: Any = None
+    """int[K], steps of every original that stay, counted from 0; or for each original a list of its own. They stay if
+    the recourse visits their symbols in their order: then there is an alignment that edits none of them."""
+    max_distance: Any = None
+    """The largest edit distance from the original."""
+    max_length: int | None = struct.field(pytree_node=False, default=None)
+    """The largest number of symbols of a path, the start included, at least 2."""
+
+    def __post_init__(self):
+        for name, width in (("forbidden_states", None), ("forbidden_actions", None), ("forbidden_transitions", 2)):
+            _convert(self, name, lambda value, name=name, width=width: _integers(name, value, width))
+        _convert(self, "keep", _steps)
+        distance, length = self.max_distance, self.max_length
+        if isinstance(distance, int | float) and not distance >= 0:
+            raise ValueError(f"max_distance: expected a number of at least 0, got {distance}")
+        if length is not None and length < 2:
+            raise ValueError(f"max_length: expected at least 2, the start and one more symbol, got {length}")
+
+    def forbids(self, symbol: Int[Array, "*b"]) -> Bool[Array, "*b"]:
+        """Whether this is the symbol of a forbidden state."""
+        if self.forbidden_states is None:
+            return jnp.zeros(jnp.shape(symbol), bool)
+        return jnp.isin(symbol, self.forbidden_states)
+
+    def forbids_move(self, before: Int[Array, "*b"], after: Int[Array, "*b"]) -> Bool[Array, "*b"]:
+        """Whether the transition between these symbols is forbidden."""
+        if self.forbidden_transitions is None:
+            return jnp.zeros(jnp.broadcast_shapes(jnp.shape(before), jnp.shape(after)), bool)
+        pairs = jnp.asarray(self.forbidden_transitions)
+        here, there = jnp.asarray(before)[..., None] == pairs[:, 0], jnp.asarray(after)[..., None] == pairs[:, 1]
+        return (here & there).any(-1)
+
+    def allows(self, task: Task, state: State) -> Bool[Array, " A"]:
+        """Which of the A actions break nothing at once. One step of the world an action, where moves are forbidden."""
+        actions = jnp.arange(task.num_actions)
+        allowed = jnp.ones(task.num_actions, bool)
+        if self.forbidden_actions is not None:
+            allowed = ~jnp.isin(actions, self.forbidden_actions)
+        if self.forbidden_states is None and self.forbidden_transitions is None:
+            return allowed
+        here, env = task.symbol(state), task.env
+        probs = env.transition_probs(task.params) if hasattr(env, "transition_probs") else None
+        if probs is None:
+            after = jax.vmap(lambda a: task.symbol(task.step(jax.random.key(0), state, a)[0]))(actions)
+            return allowed & ~self.forbids(after) & ~self.forbids_move(here, after)
+        states = jax.vmap(lambda i: env.state_from_id(i, task.params))(jnp.arange(env.num_states))
+        after = jax.vmap(task.symbol)(states)
+        astray = self.forbids(after) | self.forbids_move(here, after)
+        return allowed & ~(astray & (probs[task.state_id(state)] > 0)).any(-1)
+
+
+def kept_symbols(constraints: Constraints | None, originals: Paths) -> Int[np.ndarray, "B K"] | None:
+    """The symbols of the steps that must stay, PAD behind the last; None where none must.
+
+    Raises:
+        ValueError: an original has no such step, or there is not one list for each original.
+    """
+    if constraints is None or constraints.keep is None:
+        return None
+    size, keep = len(originals), np.asarray(constraints.keep)
+    if keep.ndim == 2 and len(keep) != size:
+        raise ValueError(f"keep: expected one list for each of {size} originals, got {len(keep)}")
+    keep = np.broadcast_to(keep, (size, keep.shape[-1]))
+    lengths = np.asarray(originals.lengths)
+    bad = np.argwhere(keep >= lengths[:, None])
+    if bad.size:
+        i, k = bad[0]
+        raise ValueError(f"keep: originals[{i}] has {lengths[i]} symbols, so no step {keep[i, k]}")
+    symbols = np.take_along_axis(np.asarray(originals.symbols), np.maximum(keep, 0), axis=1)
+    return np.where(keep == PAD, PAD, symbols).astype(np.int32)
+
+
+def violations(
+    constraints: Constraints | None,
+    kept: Int[Array, " K"] | None,
+    symbols: Int[Array, " T+1"],
+    actions: Int[Array, " T"],
+    distance: Num[Array, ""],
+) -> Int[Array, ""] | None:
+    """How often one path breaks its constraints; None where it has none.
+
+    It is the number of forbidden symbols, actions and transitions, of the kept steps that it lacks, and of the edits
+    and symbols that it has too many.
+
+    Args:
+        kept: symbols that it must visit in this order, PAD behind the last.
+        symbols: PAD behind the end, like actions.
+        distance: from the original.
+    """
+    if constraints is None and kept is None:
+        return None
+    count = jnp.int32(0)
+    if kept is not None:
+
+        def visit(found, symbol):
+            return found + (symbol == jnp.append(kept, PAD)[found]) * (symbol != PAD), None
+
+        found, _ = jax.lax.scan(visit, jnp.int32(0), symbols)
+        count += jnp.sum(kept != PAD, dtype=jnp.int32) - found
+    if constraints is None:
+        return count
+    count += jnp.sum(constraints.forbids(symbols), dtype=jnp.int32)
+    count += jnp.sum(constraints.forbids_move(symbols[:-1], symbols[1:]), dtype=jnp.int32)
+    if constraints.forbidden_actions is not None:
+        count += jnp.sum(jnp.isin(actions, constraints.forbidden_actions), dtype=jnp.int32)
+    if constraints.max_distance is not None:
+        count += jnp.ceil(jnp.maximum(distance - jnp.asarray(constraints.max_distance), 0)).astype(jnp.int32)
+    if constraints.max_length is not None:
+        count += jnp.maximum(jnp.sum(symbols != PAD, dtype=jnp.int32) - constraints.max_length, 0)
+    return count
+
+
+def _convert(constraints: Constraints, name: str, function) -> None:
+    """Turn what a user gave into an array, None if it is empty; leave alone what passes through a transformation."""
+    value = getattr(constraints, name)
+    if isinstance(value, list | tuple | set | frozenset | range | np.ndarray):
+        value = list(value) if isinstance(value, set | frozenset) else value
+        object.__setattr__(constraints, name, function(value) if len(value) else None)
+
+
+def _integers(name: str, value: Sequence | np.ndarray, width: int | None) -> Int[np.ndarray, " n *width"]:
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu" or array.ndim != (1 if width is None else 2):
+        what = "a list of integers" if width is None else "a list of pairs of integers"
+        raise ValueError(f"{name}: expected {what}, got {value!r}")
+    if width is not None and array.shape[1] != width:
+        raise ValueError(f"{name}: expected pairs, got rows of {array.shape[1]}")
+    if array.min() < 0:
+        raise ValueError(f"{name}: expected integers of at least 0, got {array.min()}")
+    return array.astype(np.int32)
+
+
+def _steps(value: Sequence | np.ndarray) -> Int[np.ndarray, " *size K"] | None:
+    """int[K], sorted, or int[B, K] with PAD behind the last; None where no step is named."""
+    if isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "iu":
+        value = [row[row != PAD] for row in value]
+    if np.ndim(value[0]) == 0:
+        return np.unique(_integers("keep", value, None))
+    rows = [np.unique(_integers("keep", row, None)) if len(row) else np.zeros(0, np.int32) for row in value]
+    width = max(map(len, rows))
+    padded = [np.append(row, np.full(width - len(row), PAD, np.int32)) for row in rows]
+    return np.stack(padded) if width else None

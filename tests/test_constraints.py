@@ -1,0 +1,286 @@
+"""Constraints hold always: certificates against every path there is, and recourse that never breaks one."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pprjax_envs import TabularMDP
+from test_optimum import GOALS, HORIZON, UNEVEN, A, Mdp, edit, lambdas
+
+from pprjax.config import Config
+from pprjax.constraints import Constraints
+from pprjax.goals import improved, reached
+from pprjax.optimum import exact
+from pprjax.paths import Paths
+from pprjax.policy import TablePolicy
+from pprjax.reward import link
+from pprjax.scoring import score
+from pprjax.solve import recourse
+from pprjax.task import Task
+
+KEY = jax.random.key(5)
+
+
+def count(rules, symbols, actions, original, kept, costs):
+    """Violations, as the words say."""
+    moves = list(zip(symbols, symbols[1:], strict=False))
+    left = iter(symbols)
+    return (
+        sum(s in rules.get("forbidden_states", ()) for s in symbols)
+        + sum(a in rules.get("forbidden_actions", ()) for a in actions)
+        + sum(move in rules.get("forbidden_transitions", ()) for move in moves)
+        + max(edit(original, symbols, costs) - rules.get("max_distance", np.inf), 0)
+        + max(len(symbols) - rules.get("max_length", np.inf), 0)
+        + sum(original[i] not in left for i in kept)
+    )
+
+
+def every_path(mdp, rules):
+    """(states, actions) of every path that takes no forbidden action, state or transition and is not too long."""
+    horizon = min(HORIZON, rules.get("max_length", np.inf) - 1)
+    look = mdp.symbols
+
+    def choices(s):
+        after = {a: mdp.next_state[s, a] for a in mdp.usable(s)}
+        return [
+            a
+            for a, n in after.items()
+            if a not in rules.get("forbidden_actions", ())
+            and look[n] not in rules.get("forbidden_states", ())
+            and (look[s], look[n]) not in rules.get("forbidden_transitions", ())
+        ]
+
+    open_paths = [((0,), ())]
+    while open_paths:
+        states, actions = open_paths.pop()
+        able = choices(states[-1])
+        if len(actions) == horizon or not able:
+            yield states, actions
+        open_paths += [
+            ((*states, int(mdp.next_state[states[-1], a])), (*actions, int(a)))
+            for a in (able if len(actions) < horizon else ())
+        ]
+
+
+def worth(mdp, states, actions, original, lambda_path, lambda_policy, costs):
+    h = np.asarray(link(mdp.probs, A), float)
+    earned = sum(mdp.reward[s, a] for s, a in zip(states, actions, strict=False))
+    habit = sum(h[s, a] for s, a in zip(states, actions, strict=False))
+    distance = edit(original, mdp.symbols[list(states)], costs)
+    return earned, earned + lambda_policy * habit + lambda_path / (1 + distance)
+
+
+def feasible(mdp, goal, rules, keep, original, lambda_path, lambda_policy, costs):
+    """(R, symbols) of every feasible path, the best first."""
+    found = []
+    for states, actions in every_path(mdp, rules):
+        symbols = mdp.symbols[list(states)].tolist()
+        earned, value = worth(mdp, states, actions, original, lambda_path, lambda_policy, costs)
+        if mdp.meets(goal, states[-1], earned, original) and not count(rules, symbols, actions, original, keep, costs):
+            found.append((value, tuple(symbols)))
+    return sorted(found, reverse=True)
+
+
+@st.composite
+def rules_of(draw, mdp):
+    symbols = st.sampled_from(sorted(set(mdp.symbols.tolist())))
+    rules = {}
+    if draw(st.booleans()):
+        rules["forbidden_states"] = tuple(draw(st.lists(symbols, max_size=1)))
+    if draw(st.booleans()):
+        rules["forbidden_transitions"] = tuple(draw(st.lists(st.tuples(symbols, symbols), max_size=3)))
+    if draw(st.integers(0, 3)) == 0:
+        rules["forbidden_actions"] = (draw(st.integers(0, A - 1)),)
+    if draw(st.booleans()):
+        rules["max_distance"] = draw(st.integers(0, 6))
+    if draw(st.integers(0, 3)) == 0:
+        rules["max_length"] = draw(st.integers(2, HORIZON + 3))
+    keep = [draw(st.lists(st.integers(0, len(o) - 1), max_size=2, unique=True).map(sorted)) for o in mdp.originals]
+    return rules, keep if draw(st.booleans()) else [[]] * len(mdp.originals)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    data=st.data(),
+    seed=st.integers(0, 2**32 - 1),
+    goal=st.sampled_from(sorted(GOALS)),
+    costs=st.sampled_from([{}, UNEVEN]),
+    lambda_path=st.tuples(*[lambdas] * 3),
+    lambda_policy=st.tuples(*[lambdas] * 3),
+)
+def test_no_feasible_path_is_better_than_the_certificate(data, seed, goal, costs, lambda_path, lambda_policy):
+    mdp = Mdp(seed)
+    rules, keep = data.draw(rules_of(mdp))
+    task = mdp.task(GOALS[goal]).replace(constraints=Constraints(**rules, keep=keep))
+    config = Config(lambda_path=np.array(lambda_path), lambda_policy=np.array(lambda_policy), **costs)
+    best = exact(task, Paths.from_lists(mdp.originals), config)
+    for b, original in enumerate(mdp.originals):
+        all_paths = feasible(mdp, goal, rules, keep[b], original, lambda_path[b], lambda_policy[b], costs)
+        if not all_paths:
+            assert best.status[b] == "infeasible"
+            assert best.reward[b] == -np.inf
+            assert best.scores.violations[b] == -1
+            continue
+        np.testing.assert_allclose(best.reward[b], all_paths[0][0], rtol=1e-5, atol=1e-5)
+        symbols, actions = best.paths.to_lists()[b], best.paths.actions_to_lists()[b]
+        assert tuple(symbols) in {path for _, path in all_paths}
+        assert count(rules, symbols, actions, original, keep[b], costs) == best.scores.violations[b] == 0
+
+
+# A ring road 0 1 2 3 4 with a shortcut from 1 to 3 and a hill 5 beside 2; 6 is home. Actions: on, across, home; the
+# fourth is nowhere.
+NEXT_STATE = np.array([[1, 5, -1], [2, 3, -1], [3, 5, -1], [4, 1, 6], [0, -1, 6], [2, 3, 0], [-1, -1, -1]])
+NEXT_STATE = np.pad(NEXT_STATE, ((0, 0), (0, 1)), constant_values=-1)
+REWARD = np.array([[0, -1, 0], [0.5, 0, 0], [0, 0, 0], [0, 0, 2], [-1, 0, 3], [1, 0, 0], [0, 0, 0]])
+REWARD = np.pad(REWARD, ((0, 0), (0, 1)))
+PROBS = np.where(NEXT_STATE >= 0, [0.6, 0.3, 0.1, 0], 0.0)
+PROBS[6] = 1 / 4
+ORIGINALS = [[0, 1, 2, 3, 1, 2, 3], [0, 5, 2, 5, 3], [0, 1, 3, 4, 0]]
+CONFIG = Config(
+    lambda_path=3.0, lambda_policy=0.3, iterations=20, num_paths=64, num_best=16, updates=2, batch_size=32, width=16
+)
+
+
+LOOSE = {
+    "forbidden_states": (77,),
+    "forbidden_actions": (3,),
+    "forbidden_transitions": ((6, 0),),
+    "max_distance": 99,
+    "keep": (0,),
+}
+
+
+def padded(rules):
+    """These rules, and others that forbid nothing: all of one shape, so that they share a compilation."""
+    full = LOOSE | rules
+    for name in ("forbidden_states", "forbidden_actions", "forbidden_transitions"):
+        full[name] = (full[name] * 3)[:3]
+    return full
+
+
+def ring(**rules):
+    env = TabularMDP(NEXT_STATE, REWARD, np.arange(7) == 6, 0, 7)
+    policy = TablePolicy(np.float32(PROBS / PROBS.sum(1, keepdims=True)))
+    return Task(env, policy, goal=reached, constraints=Constraints(**rules) if rules else None)
+
+
+def solve(task, originals=ORIGINALS):
+    return recourse(task, Paths.from_lists(originals), CONFIG, key=KEY, progress=False)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"forbidden_states": (4,), "max_distance": 3},
+        {"forbidden_actions": (1,), "forbidden_transitions": ((3, 6),)},
+        {"max_length": 5, "forbidden_transitions": ((1, 3), (0, 5))},
+        {"keep": ((1, 4), (1, 3), (2, 3)), "max_distance": 4},
+    ],
+    ids=lambda rules: "+".join(rules),
+)
+def test_recourse_breaks_nothing_and_finds_the_best_that_does_not(rules):
+    task = ring(**padded(rules))
+    rec, best = solve(task), exact(task, Paths.from_lists(ORIGINALS), CONFIG)
+    keep = rules.get("keep", [()] * 3)
+    for i, original in enumerate(ORIGINALS):
+        assert rec.reward[i] == pytest.approx(best.reward[i], abs=1e-4)
+        symbols, actions = rec.paths.to_lists()[i], rec.paths.actions_to_lists()[i]
+        assert count(rules, symbols, actions, original, keep[i], {}) == rec.scores.violations[i] == 0
+        assert rec.status[i] == "reached_goal"
+    unbound = exact(ring(), Paths.from_lists(ORIGINALS), CONFIG)
+    assert (best.reward <= unbound.reward + 1e-6).all()
+    assert (best.reward < unbound.reward - 1e-3).any()  # these constraints bind
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"forbidden_states": (6,)},
+        {"forbidden_states": (0,)},  # the start
+        {"forbidden_actions": (0, 1, 2)},
+        {"max_distance": 0},
+        {"keep": (1,), "forbidden_states": (1, 5)},
+    ],
+    ids=lambda rules: "+".join(rules),
+)
+def test_where_nothing_is_feasible_both_say_so(rules):
+    task = ring(**padded(rules))
+    for found in (solve(task), exact(task, Paths.from_lists(ORIGINALS), CONFIG)):
+        assert found.status.tolist() == ["infeasible"] * 3
+        assert found.reward.tolist() == [-np.inf] * 3
+        assert found.paths.to_lists() == [[0]] * 3
+        assert found.scores.distance.tolist() == found.scores.violations.tolist() == [-1] * 3
+        assert np.isnan(found.scores.goal).all() and np.isnan(found.scores.path).all()
+        assert found.to_frame()["violations"].to_list() == [-1] * 3
+
+
+def assert_bit_equal(one, other):
+    for this, that in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(this, that)
+
+
+def test_no_constraints_and_such_as_do_not_bind_change_nothing():
+    free, originals = solve(ring()), Paths.from_lists(ORIGINALS)
+    assert ring().replace(constraints=Constraints()).constraints is None
+    assert ring().replace(constraints=Constraints(forbidden_states=(), keep=[[], [], []])).constraints is None
+    loose = ring(**padded({}))
+    assert_bit_equal(solve(loose), free)
+    assert_bit_equal(exact(loose, originals, CONFIG), exact(ring(), originals, CONFIG))
+
+
+def test_a_better_original_is_still_what_it_was_where_it_is_forbidden():
+    """`improved` asks for more than the original earned, on a way that a recourse may not take."""
+    original = Paths.from_lists([[0, 1, 2, 3, 4, 6]])  # 3.5
+    task = ring(forbidden_states=(1,), max_length=5).replace(goal=improved)
+    rec, best = solve(task, original.to_lists()), exact(task, original, CONFIG)
+    assert rec.original_goal[0] == pytest.approx(3.5)
+    assert best.status[0] == rec.status[0] == "infeasible"
+
+
+def test_a_stochastic_world_is_never_let_where_it_might_go_astray():
+    """A slip from 0 to the forbidden 2 has a chance of 1 %: the action that risks it is not taken."""
+    transition = np.zeros((4, 2, 4))
+    transition[0, 0, [1, 2]] = 0.99, 0.01
+    transition[0, 1, 1] = transition[1, 1, 3] = transition[2, :, 3] = transition[1, 0, 1] = 1.0
+    reward = np.array([[5, 0], [0, 1], [0, 0], [0, 0]])
+    env = TabularMDP(None, reward, np.arange(4) == 3, 0, 4, transition=transition)
+    task = Task(env, TablePolicy(np.full((4, 2), 0.5, np.float32)), constraints=Constraints(forbidden_states=(2,)))
+    state = task.reset(KEY)
+    np.testing.assert_array_equal(task.available(state), [False, True])
+    np.testing.assert_array_equal(task.available_table()[:2], [[False, True], [True, True]])
+
+
+def test_score_counts_what_is_broken():
+    rules = {"forbidden_states": (5, 4), "forbidden_actions": (2,), "forbidden_transitions": ((2, 3),)}
+    rules |= {"max_distance": 2, "max_length": 6}
+    keep, originals = (1, 2, 4), [ORIGINALS[0]] * 3
+    paths = [[0, 1, 2, 3, 6], [0, 5, 2, 5, 3, 4, 6], [0, 1, 2, 3, 1, 2, 3]]
+    task = ring(**rules, keep=keep)
+    actions = [[0, 0, 0, 2], [1, 0, 1, 1, 0, 2], [0, 0, 0, 1, 0, 0]]
+    expected = [count(rules, *each, keep, {}) for each in zip(paths, actions, originals, strict=True)]
+    scores = score(task, Paths.from_lists(originals), Paths.from_lists(paths))
+    assert scores.violations.tolist() == expected
+    assert score(ring(), Paths.from_lists(originals), Paths.from_lists(paths)).violations.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"forbidden_states": (-3,)}, "forbidden_states: expected integers of at least 0, got -3"),
+        ({"forbidden_actions": (0.5,)}, "forbidden_actions: expected a list of integers, got "),
+        ({"forbidden_actions": (4,)}, r"forbidden_actions: expected actions in \[0, 4\), got 4"),
+        ({"forbidden_transitions": (1, 2)}, "forbidden_transitions: expected a list of pairs"),
+        ({"forbidden_transitions": ((1, 2, 3),)}, "forbidden_transitions: expected pairs, got rows of 3"),
+        ({"max_distance": -1}, "max_distance: expected a number of at least 0, got -1"),
+        ({"max_length": 1}, "max_length: expected at least 2.*got 1"),
+        ({"keep": (5,)}, r"keep: originals\[1\] has 5 symbols, so no step 5"),
+        ({"keep": ((1,), (2,))}, "keep: expected one list for each of 3 originals, got 2"),
+    ],
+)
+def test_mistakes_are_named(rules, message):
+    for front_door in (solve, lambda task: exact(task, Paths.from_lists(ORIGINALS), CONFIG)):
+        with pytest.raises(ValueError, match=message):
+            front_door(ring(**rules))
+    with pytest.raises(TypeError, match="constraints: expected pprjax.Constraints, got dict"):
+        ring().replace(constraints={"max_length": 4})
