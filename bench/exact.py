@@ -1,5 +1,6 @@
 """How many certificates a second does `exact` give on the grid world? `python bench/exact.py`"""
 
+import argparse
 import statistics
 import time
 
@@ -9,7 +10,6 @@ from report import finish, table
 from pprjax.config import Config
 from pprjax.optimum import exact
 
-NUM_ORIGINALS = 256
 REPEATS = 10
 TARGET = 150.0  # certificates/s, at λ_path = λ_policy = 0.1 without a goal
 CASES = [  # goal, λ_path, λ_policy
@@ -24,7 +24,10 @@ CASES = [  # goal, λ_path, λ_policy
 
 
 def main() -> None:
-    originals = gridworld.bad_paths(gridworld.GridWorld(), NUM_ORIGINALS)
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--originals", type=int, default=256)
+    num_originals = arguments.parse_args().originals
+    originals = gridworld.bad_paths(gridworld.GridWorld(), num_originals)
     tasks = {goal: gridworld.task("experienced", goal=goal) for goal in (None, gridworld.reached)}
     first, times = [], [[] for _ in CASES]
     for goal, lambda_path, lambda_policy in CASES:
@@ -39,17 +42,17 @@ def main() -> None:
             "goal": "none" if goal is None else "reached",
             "lambda_path": lambda_path,
             "lambda_policy": lambda_policy,
-            "certificates_per_s": NUM_ORIGINALS / statistics.median(taken),
-            "best_certificates_per_s": NUM_ORIGINALS / min(taken),
+            "certificates_per_s": num_originals / statistics.median(taken),
+            "best_certificates_per_s": num_originals / min(taken),
             "first_call_s": once,
         }
         for (goal, lambda_path, lambda_policy), taken, once in zip(CASES, times, first, strict=True)
     ]
-    table(f"{NUM_ORIGINALS} originals, horizon 40, median of {REPEATS}", rows)
+    table(f"{num_originals} originals, horizon 40, median of {REPEATS}", rows)
     finish(
         "exact",
         {
-            "num_originals": NUM_ORIGINALS,
+            "num_originals": num_originals,
             "cases": rows,
             "ratio_to_target": rows[0]["certificates_per_s"] / TARGET,
         },

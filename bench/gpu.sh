@@ -11,16 +11,18 @@ export PYTHONPATH="$PWD:$PWD/envs"
 
 if [ "${SIZE:-full}" = tiny ]; then
   tests=(tests/test_reward.py)
+  exact=(--originals 4)
   trained=("--originals 2 --iterations 4")
 else
   tests=(tests/test_edit_distance.py tests/test_rollout.py tests/test_learner.py tests/test_optimum.py tests/test_solve.py)
+  exact=()
   trained=("--originals 1000" "--originals 10000")
 fi
 
 "$python" -m pytest -m "not slow" "${tests[@]}"
 "$python" bench/rollouts.py >>"$out"
 "$python" bench/edit_distance.py >>"$out"
-"$python" bench/exact.py >>"$out"
+"$python" bench/exact.py "${exact[@]}" >>"$out"
 for options in "${trained[@]}"; do
   # shellcheck disable=SC2086
   "$python" bench/trained.py $options >>"$out"

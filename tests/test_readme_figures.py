@@ -1,0 +1,40 @@
+"""The figures in the README are those of the committed measurements."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+spec = importlib.util.spec_from_file_location("readme_table", ROOT / "bench" / "readme_table.py")
+assert spec is not None and spec.loader is not None
+readme_table = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(readme_table)
+
+MACHINE = {"cores": 2, "processor": "P", "platform": "cpu", "device": "cpu", "jax": "1"}
+
+
+def line(rate, **machine):
+    figures = {"pprjax_steps_per_s": rate, "frozen_lake_steps_per_s": 1e6, "ratio": rate / 1e6}
+    return {"bench": "rollouts", "date": "2000-01-01", **figures, "machine": MACHINE | machine}
+
+
+def test_readme_has_the_committed_figures():
+    readme = (ROOT / "README.md").read_text()
+    lines = (ROOT / "bench" / "figures.jsonl").read_text()
+    assert readme == readme_table.with_figures(readme, lines), "python bench/readme_table.py bench/figures.jsonl"
+
+
+def test_latest_line_of_a_benchmark_wins_and_only_between_the_markers():
+    lines = "\n".join(json.dumps(line(rate)) for rate in (3e6, 5e6))
+    text = readme_table.with_figures("a <!-- figures --> old <!-- /figures --> b", lines)
+    assert "5 million" in text and "3 million" not in text and "old" not in text
+    assert text.startswith("a <!-- figures -->\n") and text.endswith("<!-- /figures --> b")
+
+
+@pytest.mark.parametrize(("platform", "said"), [("cpu", True), ("gpu", False)])
+def test_it_says_so_where_nothing_was_measured_on_a_gpu(platform, said):
+    text = readme_table.tables([line(3e6), line(9e6, platform=platform, device="H")])
+    assert ("on a GPU yet" in text) == said
+    assert ("3 million" in text) == (not said)  # machines have tables of their own
