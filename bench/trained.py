@@ -2,7 +2,7 @@
 
 Beside it stands its floor: the least bytes that an iteration must move, the weights, their gradients and Adam's moments
 once for each minibatch update and the paths once into the replay buffer, over the bandwidth of a large copy, measured
-here. What is near the floor can't be made faster but by moving less.
+here. Where weights stay in a cache, as a CPU's may, the floor is not one: it is meant for thousands of originals.
 """
 
 from __future__ import annotations
