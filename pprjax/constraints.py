@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,11 @@ class Constraints:
         after = jax.vmap(task.symbol)(states)
         astray = self.forbids(after) | self.forbids_move(here, after)
         return allowed & ~(astray & (probs[task.state_id(state)] > 0)).any(-1)
+
+
+def without_keep(constraints: Constraints | None) -> Constraints | None:
+    """The constraints that are the same for all originals: what must stay is handed on as `kept_symbols`."""
+    return None if constraints is None else dataclasses.replace(constraints, keep=None)
 
 
 def kept_symbols(constraints: Constraints | None, originals: Paths) -> Int[np.ndarray, "B K"] | None:

@@ -162,7 +162,7 @@ def best_of(lanes: Trajectory) -> Trajectory:
 def better(one: Trajectory, other: Trajectory) -> Trajectory:
     """The better of two paths; `one` where they are equal."""
     improves = other.reward > one.reward
-    if one.violations is not None:
+    if one.violations is not None and other.violations is not None:
         improves = (other.violations < one.violations) | ((other.violations == one.violations) & improves)
     improves = (other.met & ~one.met) | ((other.met == one.met) & improves)
     return jax.tree.map(lambda new, old: jnp.where(improves, new, old), other, one)

@@ -33,7 +33,7 @@ def score(task: Task, originals: Paths, paths: Paths, *, costs: EditCosts = Edit
     if len(paths) != len(originals):
         raise ValueError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
     kept = constraints.kept_symbols(task.constraints, originals)
-    kept_to = task.constraints if kept is None else task.constraints.replace(keep=None)
+    kept_to = constraints.without_keep(task.constraints)
     task = task.replace(constraints=None, horizon=paths.symbols.shape[1])
     inputs = originals.symbols, originals.lengths, paths.symbols, paths.lengths, paths.actions, kept
     scored = _score(task, kept_to, *map(_array, inputs), costs=costs.check())

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Int
 
 from pprjax import archive, learner, metrics
 from pprjax.config import Config, check_config
-from pprjax.constraints import kept_symbols
+from pprjax.constraints import kept_symbols, without_keep
 from pprjax.io import write_table
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
@@ -154,7 +154,7 @@ def recourse(
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.asarray(ids, jnp.uint32))
     kept = kept_symbols(task.constraints, originals)
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, keys, *lambdas)
-    program = task if kept is None else task.replace(constraints=task.constraints.replace(keep=None))
+    program = task.replace(constraints=without_keep(task.constraints))
 
     num_pieces = -(-size // CHUNK)
     chunk = -(-size // num_pieces)
@@ -284,7 +284,7 @@ def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _
     path, rank = np.arange(size, dtype=np.int32), np.ones(size, np.int32)
     if result.archive is not None:
         best, path, rank = _ranked(best, result.archive, n_recourses)
-    feasible = np.ones(len(best.met), bool) if task.constraints is None else best.met
+    feasible = np.ones(len(rank), bool) if task.constraints is None else np.asarray(best.met)
     if not feasible.all():
         best = _where_feasible(feasible, best)
     width = int(best.num_actions.max()) + 1
@@ -322,7 +322,7 @@ def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _
 
 def _ranked(
     best: Trajectory, found: archive.Archive, n_recourses: int
-) -> tuple[Trajectory, Int[np.ndarray, " R"], Int[np.ndarray, " R"]]:
+) -> tuple[Any, Int[np.ndarray, " R"], Int[np.ndarray, " R"]]:
     """The best path of each original and behind it the others of its archive, whose first it is; path and rank."""
     there = np.asarray(found.filled)[:, :n_recourses].copy()
     there[:, 0] = True  # the best path, even where it misses the goal
@@ -336,7 +336,7 @@ def _ranked(
     return jax.tree.map(rows, best, slim), path.astype(np.int32), place.astype(np.int32) + 1
 
 
-def _where_feasible(feasible: Bool[np.ndarray, " B"], best: Trajectory) -> Trajectory:
+def _where_feasible(feasible: Bool[np.ndarray, " B"], best: Trajectory) -> Any:
     """The paths, and in place of those that are not feasible the start alone, worth -inf."""
 
     def blank(x, value):
