@@ -1,5 +1,7 @@
 """Constraints hold always: certificates against every path there is, and recourse that never breaks one."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ KEY = jax.random.key(5)
 
 def count(rules, symbols, actions, original, kept, costs):
     """Violations, as the words say."""
-    moves = list(zip(symbols, symbols[1:], strict=False))
+    moves = list(itertools.pairwise(symbols))
     left = iter(symbols)
     return (
         sum(s in rules.get("forbidden_states", ()) for s in symbols)
@@ -282,5 +284,5 @@ def test_mistakes_are_named(rules, message):
     for front_door in (solve, lambda task: exact(task, Paths.from_lists(ORIGINALS), CONFIG)):
         with pytest.raises(ValueError, match=message):
             front_door(ring(**rules))
-    with pytest.raises(TypeError, match="constraints: expected pprjax.Constraints, got dict"):
+    with pytest.raises(TypeError, match=r"constraints: expected pprjax\.Constraints, got dict"):
         ring().replace(constraints={"max_length": 4})

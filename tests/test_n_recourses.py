@@ -72,7 +72,7 @@ def test_the_certified_n_best_are_the_best_there_are(
         expected = greedy(ranked, count, min_distance)
         values = np.array([value for value, _ in ranked])
         gaps = -np.diff(values)
-        if min_distance == 1 or not ((gaps > 0) & (gaps < 1e-4)).any() and len(set(values)) == len(values):
+        if min_distance == 1 or (not ((gaps > 0) & (gaps < 1e-4)).any() and len(set(values)) == len(values)):
             np.testing.assert_allclose(best.reward[rows], [value for value, _ in expected], rtol=1e-5, atol=1e-4)
         everything = {symbols for _, symbols in ranked}
         assert {tuple(path) for path in np.array(best.paths.to_lists(), object)[rows]} <= everything
