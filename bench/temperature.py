@@ -105,7 +105,7 @@ def beam_search(task, original, length, config, *, width: int, evidence):
     actions = jnp.arange(task.num_actions)
     key = jax.random.key(0)
     state = task.reset(key)
-    column = edit_distance.append(edit_distance.start(original), original, task.symbol(state))
+    column = edit_distance.append(edit_distance.start(original), edit_distance.matches(original, task.symbol(state)))
     root = (state, task.policy.init(), column, jnp.float32(0.0), jnp.full(task.horizon, -1, jnp.int32))
     nodes = jax.tree.map(lambda x: jnp.broadcast_to(x, (width, *jnp.shape(x))), root)
     alive = jnp.arange(width) == 0
@@ -116,7 +116,7 @@ def beam_search(task, original, length, config, *, width: int, evidence):
 
         def child(action):
             following, _, _ = task.step(key, state, action)
-            grown = edit_distance.append(column, original, task.symbol(following))
+            grown = edit_distance.append(column, edit_distance.matches(original, task.symbol(following)))
             more = habits + link(jnp.exp(log_probs[action]), task.num_actions)
             return following, carry, grown, more, symbols.at[state.time].set(action)
 
