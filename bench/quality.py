@@ -84,7 +84,7 @@ def main() -> None:
         figures["largest_gap_many"] = float(gap.max())
         figures["many"] = len(gap)
     figures["seconds"] = time.perf_counter() - started
-    finish("quality", figures)
+    finish("quality_plain" if args.plain else "quality", figures)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ def place(line: Line) -> str:
 
 
 def kind(name: str) -> str:
-    """The benchmark that a line is of: `trained_1000` is of `trained`."""
-    return "trained" if name.startswith("trained_") else name
+    """The benchmark that a line is of: `trained_1000` is of `trained`, `quality_plain` of `quality`."""
+    return name if name in ROWS else name.split("_")[0]
 
 
 def order(name: str) -> tuple[int, int]:

@@ -114,6 +114,7 @@ def test_claims_on_methods_and_drivers_can_fail(scores, lambdas):
     assert "s_policy is above" in failed
 
 
+@pytest.mark.slow
 def test_the_command_writes_each_figure_beside_its_table(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "WEIGHTS", (0.1, 10.0))
     map_file = tmp_path / "mine.txt"
