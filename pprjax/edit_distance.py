@@ -411,8 +411,8 @@ def _match(piece: Num[Array, " k"], symbols: Num[Array, "*b"], weights: Sequence
     """Σ_k weights[k] where a symbol is piece[k]; of the weights' type."""
     none = jnp.zeros((), weights[0].dtype)
     word = jnp.zeros(symbols.shape, none.dtype)
-    for k, weight in zip(range(piece.shape[0]), weights, strict=False):
-        word = word | jnp.where(symbols == piece[k], weight, none)
+    for k in range(piece.shape[0]):
+        word = word | jnp.where(symbols == piece[k], weights[k], none)
     return word
 
 
