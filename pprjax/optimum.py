@@ -679,17 +679,7 @@ def _grade(
 
 @partial(jax.jit, static_argnames="costs")
 def _distances(symbols, lengths, passed, num_actions, *, costs: EditCosts):
-    def one(original, length, path, last):
-        def append(column, x):
-            t, symbol = x
-            longer = edit_distance.append(column, edit_distance.matches(original, symbol, costs), costs)
-            return jax.tree.map(lambda new, old: jnp.where(t <= last, new, old), longer, column), None
-
-        column = edit_distance.start(original, costs)
-        column, _ = jax.lax.scan(append, column, (jnp.arange(path.shape[0]), path))
-        return edit_distance.distance(column, length, costs)
-
-    return jax.vmap(one)(symbols, lengths, passed, num_actions)
+    return jax.vmap(partial(edit_distance.between, costs=costs))(symbols, lengths, passed, num_actions + 1)
 
 
 def _where(chosen: Bool[np.ndarray, " B"], this: _Graded, other: _Graded) -> _Graded:
