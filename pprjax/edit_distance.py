@@ -220,6 +220,8 @@ def _integers(name: str, values) -> Array | np.ndarray:
     """`values` as int32."""
     if not isinstance(values, jax.Array):
         values = np.asarray(values)
+    elif values.dtype == np.int32:
+        return values
     if values.size == 0:
         return jnp.zeros(values.shape, jnp.int32)
     if not jnp.issubdtype(values.dtype, jnp.integer):
