@@ -40,7 +40,9 @@ def solve(rows, config=CONFIG, task=TASK, key=KEY, **changes):
 
 @pytest.fixture(scope="module")
 def batch():
-    return solve(ROWS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pprjax.solve.CPU_CHUNK", len(ROWS))  # all side by side in one program
+        return solve(ROWS)
 
 
 def assert_same(one, other, at, to=None):
