@@ -28,13 +28,10 @@ from pprjax.task import Task
 from pprjax_envs import mario_table
 from pprjax_envs.mario_emulator import ACTIONS, FRAME_SKIP, SIDE, STACK, Emulator, NESEmulator, rom_hash
 from pprjax_envs.mario_explorer import CLEARED, DEAD, DONE, MEMORY, ROOT, Explorer, Step
-from pprjax_envs.mario_table import SYMBOLS, Game, MarioTable, symbol
+from pprjax_envs.mario_table import SYMBOLS, Game, MarioTable, Play, as_play, symbol
 
 GOAL_X = 460
 """Pixels: alive beyond here, past the first enemy and over the first pipe."""
-
-MAX_STEPS = 90
-"""The way beyond GOAL_X takes about 62 steps of four frames."""
 
 VIEWS = ("features", "pixels")
 
@@ -68,7 +65,7 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
         actions: the buttons that each action holds, joined by " + ".
         frame_skip: frames of a step.
         goal_x: pixels; a path ends where Mario is alive beyond it.
-        max_steps: the largest number of actions of a path.
+        max_steps: the largest number of actions of a path; default 14 and one for six pixels of goal_x.
         symbols: what the edit distance compares: "tile" column and height, the "column" alone, or the "pixel".
         view: what is observed: "features" of the RAM, or "pixels", the last three pictures of 84×84, grey, in [0, 1].
         num_emulators: threads that play what is not remembered.
@@ -88,7 +85,7 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
         *,
         frame_skip: int = FRAME_SKIP,
         goal_x: int = GOAL_X,
-        max_steps: int = MAX_STEPS,
+        max_steps: int | None = None,
         symbols: str = "tile",
         view: str = "features",
         num_emulators: int = 2,
@@ -99,6 +96,7 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
         for name, value, choices in (("symbols", symbols, SYMBOLS), ("view", view, VIEWS)):
             if value not in choices:
                 raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
+        max_steps = steps_for(goal_x) if max_steps is None else max_steps
         if max_steps < 1:
             raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
         self.symbols, self.view = symbols, view
@@ -175,6 +173,17 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
         """Alive beyond goal_x, or at the flag."""
         return _reached(state, params)
 
+    def play(self, actions: Sequence[int]) -> Play:
+        """These actions from the start on, beyond the goal too, until the game is done."""
+        nodes, taken = [ROOT], []
+        for action in actions:
+            if self.explorer.step(np.array(nodes[-1:]), np.array([-1])).flags[0] & DONE:
+                break
+            nodes.append(int(self.explorer.step(np.array(nodes[-1:]), np.array([action])).node[0]))
+            self.check()
+            taken.append(int(action))
+        return as_play(self.explorer.nodes, nodes, taken, self.symbols)
+
     def check(self) -> None:
         """Raise, once and with its own type, what an emulator raised since the last check."""
         self.explorer.check()
@@ -210,20 +219,14 @@ def _ended(state: MarioState, params: MarioParams) -> Bool[Array, ""]:
     return _reached(state, params) | (state.flags & DONE > 0)
 
 
-def always_right(env: MarioEnv) -> Paths:
-    """The original: action 0 until death, or for max_steps."""
-    return played(env, [0] * int(env.default_params.max_steps_in_episode))
+def always_right(env: MarioEnv | MarioTable) -> Paths:
+    """The original: action 0 until the game is done, for max_steps at most."""
+    return env.play([0] * int(env.default_params.max_steps_in_episode)).path
 
 
-def played(env: MarioEnv, actions: Sequence[int]) -> Paths:
-    """The path of these actions, until the game is done."""
-    nodes = env.explorer.follow(actions)
-    known = env.explorer.nodes
-    done = np.flatnonzero(known.flags[nodes] & DONE > 0)
-    num = int(done[0]) if done.size else len(actions)
-    nodes = nodes[: num + 1]
-    symbols = symbol(known.x[nodes], known.y[nodes], env.symbols)
-    return Paths.from_lists([symbols.tolist()], [list(actions[:num])])
+def steps_for(goal_x: int) -> int:
+    """Room enough to get beyond goal_x: walking takes a step for seven pixels or eight."""
+    return 14 + goal_x // 6
 
 
 def task(env: MarioEnv | MarioTable, policy: Policy, *, goal: Goal | None = reached) -> Task:

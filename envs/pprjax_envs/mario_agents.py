@@ -1,49 +1,56 @@
-"""Two players of Mario: one who likes coins and one who avoids them, trained with the learner's own double DQN."""
+"""Two players of Mario: one who likes coins and one who avoids them, trained by double DQN."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from functools import partial
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+import rlax
 from flax import struct
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from pprjax import learner
 from pprjax.config import Config
 from pprjax.networks import QNetwork
-from pprjax.policy import Carry, TablePolicy
-from pprjax.rollout import trace
+from pprjax.policy import Carry, TablePolicy, softmax
+from pprjax.replay import Tuples
+from pprjax.rollout import Behaviour, rollout, trace
 from pprjax.task import Task
 from pprjax_envs import weights
-from pprjax_envs.mario import MarioEnv, always_right
-from pprjax_envs.mario_table import MarioTable
+from pprjax_envs.mario import MarioEnv, MarioState, always_right
+from pprjax_envs.mario_explorer import DONE, Nodes
+from pprjax_envs.mario_table import MarioTable, reached
 
 COIN_REWARDS = {"seeker": 100.0, "dodger": -100.0}
 """What a coin is worth to either player, on top of the game's own reward."""
 
-TRAINING = Config(
-    lambda_path=0.0,
-    lambda_policy=0.0,
-    gamma=0.99,
-    c_e=0.0,
-    double=True,
-    alignment_aware=False,
-    telescoped=False,
-    iterations=120,
-    num_paths=16,
-    num_best=4,
-    updates=16,
-    batch_size=256,
-    depth=1,
-)
-"""Double DQN: the learner with neither a path to stay close to nor habits, on the observation alone."""
+SCALE = 0.1
+"""Rewards are multiplied by it: a coin is 10, what Huber loss and Adam's step are made for."""
 
-TEMPERATURE = 10.0
-"""Of a player's softmax, in units of reward: a tenth of a coin."""
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """How a player is trained: rounds of games played, each followed by updates on all steps that are remembered."""
+
+    rounds: int = 12
+    num_paths: int = 24  # games of a round, side by side
+    updates: int = 1500  # of a round; ten times as many after the last
+    batch_size: int = 256
+    gamma: float = 0.9
+    learning_rate: float = 1e-3
+    target_period: int = 100  # updates between synchronizations of the target network
+    epsilon_start: float = 1.0  # chance of an even action, falling linearly over the rounds
+    epsilon_end: float = 0.1
+    temperature: float = 5.0  # of the softmax, in units of reward: a twentieth of a coin
+    width: int = 128
+    depth: int = 1  # hidden layers
 
 
 @struct.dataclass
@@ -51,95 +58,251 @@ class NetworkPolicy:
     """P_A(s, a) ∝ exp(Q(s, a) / temperature), with Q a network of what is observed."""
 
     params: Any
-    scale: jax.Array  # float[], what Q's rewards were multiplied with
     temperature: jax.Array  # float[], in units of reward
+    epsilon: jax.Array  # float[], the chance of an even action
     network: QNetwork = struct.field(pytree_node=False)
 
     def init(self) -> Carry:
         return ()
 
-    def step(self, carry: Carry, state: Any) -> tuple[Carry, Float[Array, " A"]]:
+    def step(self, carry: Carry, state: MarioState) -> tuple[Carry, Float[Array, " A"]]:
         return carry, self.log_probs(state.features)
 
     def values(self, features: Float[Array, " F"]) -> Float[Array, " A"]:
         """Q(s, ·), in units of reward."""
         zero = jnp.int32(0)
-        return jnp.asarray(self.network.apply(self.params, features, zero, zero)) / self.scale
+        return jnp.asarray(self.network.apply(self.params, features, zero, zero)) / SCALE
 
     def log_probs(self, features: Float[Array, " F"]) -> Float[Array, " A"]:
         """log P_A(s, ·)."""
-        return jax.nn.log_softmax(self.values(features) / self.temperature)
+        greedy = jax.nn.log_softmax(self.values(features) / self.temperature)
+        even = -jnp.log(float(self.network.num_actions))
+        return jnp.logaddexp(greedy + jnp.log1p(-self.epsilon), even + jnp.log(self.epsilon))
 
     def table(self, world: MarioTable) -> TablePolicy:
         """The same policy over the states of the explored part."""
-        return TablePolicy(jnp.exp(jax.jit(jax.vmap(self.log_probs))(jnp.asarray(world.features()))))
+        return TablePolicy(jnp.exp(_log_probs(self, jnp.asarray(world.features()))))
 
 
-@struct.dataclass
-class _Even:
-    """All actions alike."""
-
-    num_actions: int = struct.field(pytree_node=False)
-
-    def init(self) -> Carry:
-        return ()
-
-    def step(self, carry: Carry, state: Any) -> tuple[Carry, Float[Array, " A"]]:
-        del state
-        return carry, jnp.full(self.num_actions, -np.log(self.num_actions))
+@jax.jit
+def _log_probs(policy: NetworkPolicy, features: Float[Array, "S F"]) -> Float[Array, "S A"]:
+    return jax.vmap(policy.log_probs)(features)
 
 
-def train(
-    env: MarioEnv,
-    player: str,
-    training: Config = TRAINING,
-    *,
-    temperature: float = TEMPERATURE,
-    seed: int = 0,
-) -> NetworkPolicy:
-    """A player, trained from nothing in the game; whatever it finds there the environment remembers.
+def train(env: MarioEnv, player: str, training: Training = Training(), *, seed: int = 0) -> NetworkPolicy:
+    """A player, trained in the game by double DQN; whatever it finds there the environment remembers.
+
+    Each round plays games by the player's own softmax policy, with a falling share of even actions, and then updates Q
+    on steps drawn evenly from all that are remembered, whoever played them. The error is the learner's (`td_error`);
+    the next action is the best of those that were tried.
 
     Args:
         player: "seeker" or "dodger".
-        training: the learner's settings.
-        temperature: of the softmax, in units of reward, above 0.
+        seed: of the network, the games and the updates. What is remembered already counts as well.
 
     Raises:
-        ValueError: an argument is none of those possible.
+        ValueError: there is no such player, or a setting is out of range.
     """
-    if player not in COIN_REWARDS:
-        raise ValueError(f"player: expected one of {', '.join(COIN_REWARDS)}, got {player!r}")
-    if not temperature > 0:
-        raise ValueError(f"temperature: expected a number above 0, got {temperature}")
-    params = env.default_params.replace(coin_reward=COIN_REWARDS[player])
-    aim = Task(env, _Even(env.num_actions), params=params)
-    key_init, key_train = jax.random.split(jax.random.key(seed))
+    coin_reward = _coin_reward(player)
+    _check(training)
+    network = QNetwork(
+        num_actions=env.num_actions,
+        num_states=None,
+        num_positions=1,
+        num_times=1,
+        width=training.width,
+        depth=training.depth,
+        alignment_aware=False,
+    )
+    key_init, key_play, key_fit = jax.random.split(jax.random.key(seed), 3)
+    zero = jnp.int32(0)
+    params = network.init(key_init, jnp.zeros(env.explorer.num_features), zero, zero)
+    policy = NetworkPolicy(
+        params=params, temperature=jnp.float32(training.temperature), epsilon=jnp.float32(0), network=network
+    )
     path = jax.tree.map(jnp.asarray, always_right(env))
-    original = jax.jit(trace)(aim, path.symbols[0], path.lengths[0], key_init, path.actions[0])
-    state = jax.jit(learner.init)(aim, original, training, key_init)
-    state, _ = jax.jit(partial(learner.train, count=training.iterations))(
-        aim, original, training, state, key_train, start=0
-    )
-    env.check()
-    return NetworkPolicy(
-        params=state.params,
-        scale=state.scale,
-        temperature=jnp.asarray(temperature, jnp.float32),
-        network=learner.network(aim, training, original),
-    )
+    goal_x = int(env.default_params.goal_x)
+    for number, epsilon in enumerate(np.linspace(training.epsilon_start, training.epsilon_end, training.rounds)):
+        key = jax.random.fold_in(key_play, number)
+        played = policy.replace(epsilon=jnp.float32(epsilon))
+        _games(Task(env, played), path, key, num=training.num_paths).num_actions.block_until_ready()
+        env.check()
+        steps = remembered(env.explorer.nodes, coin_reward, goal_x)
+        last = number == training.rounds - 1
+        params = fit(network, params, steps, training, jax.random.fold_in(key_fit, number), final=last)
+        policy = policy.replace(params=params)
+    return policy
 
 
 def trained(
     env: MarioEnv,
     player: str,
-    training: Config = TRAINING,
+    training: Training = Training(),
     *,
-    temperature: float = TEMPERATURE,
     seed: int = 0,
     folder: str | os.PathLike | None = None,
 ) -> tuple[NetworkPolicy, bool]:
     """What `train` gives, read back if it was trained before on this game with these settings; and whether it was."""
-    what = (env.game, env.default_params, player, training, temperature, seed)
+    what = (env.game, env.default_params, player, training, seed)
     name = f"mario-{player}-{weights.digest(*map(repr, what))}"
-    make = partial(train, env, player, training, temperature=temperature, seed=seed)
-    return weights.remembered(name, make, folder=folder)
+    return weights.remembered(name, partial(train, env, player, training, seed=seed), folder=folder)
+
+
+def planner(
+    world: MarioTable, player: str, *, temperature: float = Training.temperature, gamma: float = Training.gamma
+) -> TablePolicy:
+    """The player who knows the explored part by heart: P_A(s, a) ∝ exp(Q(s, a) / temperature), with the exact Q there.
+
+    Q(s, a) = r + coin_reward·coins + γ·max Q(s', ·), without a horizon, on the steps that were explored; where none was
+    all actions are alike.
+    """
+    nodes = world.nodes
+    reward = nodes.reward + _coin_reward(player) * nodes.coins
+    tried = nodes.following >= 0
+    q, values, before = reward, np.zeros(world.num_states), None
+    while before is None or np.abs(values - before).max() > 1e-3:
+        before = values
+        q = np.where(tried, reward + gamma * values[nodes.following], -np.inf)
+        values = np.where(tried.any(1), q.max(1), 0.0)
+    shown = jnp.asarray(np.where(tried, q, 0.0), jnp.float32)
+    available = tried | ~tried.any(1, keepdims=True)
+    return TablePolicy(softmax(shown, temperature=temperature, available=jnp.asarray(available)))
+
+
+@partial(jax.jit, static_argnames="num")
+def _games(task: Task, path: Any, key: jax.Array, *, num: int) -> Any:
+    """`num` games by the task's policy."""
+    original = trace(task, path.symbols[0], path.lengths[0], key, path.actions[0])
+    lanes = Behaviour(
+        forced=jnp.full((num, task.horizon), -1, jnp.int32),
+        explore=jnp.ones((num, task.horizon), bool),
+        from_policy=jnp.ones(num, bool),
+        uniform=jax.random.uniform(key, (num, task.horizon)),
+    )
+    keys = jax.random.split(key, num)
+    return jax.vmap(lambda lane, k: rollout(task, original, lane, Config(), k))(lanes, keys)
+
+
+@struct.dataclass
+class Steps:
+    """M steps between N states, padded so that few programs are compiled."""
+
+    features: jax.Array  # float[N', F]
+    tried: jax.Array  # bool[N', A]
+    before: jax.Array  # int32[M'], a state
+    action: jax.Array  # int32[M']
+    after: jax.Array  # int32[M'], a state
+    reward: jax.Array  # float[M']
+    last: jax.Array  # bool[M'], nothing follows
+    count: jax.Array  # int32[], M
+
+
+def remembered(nodes: Nodes, coin_reward: float, goal_x: int) -> Steps:
+    """All steps that were explored, but those from beyond the goal."""
+    over = reached(nodes, goal_x) | (nodes.flags & DONE > 0)
+    tried = (nodes.following >= 0) & ~over[:, None]
+    before, action = np.nonzero(tried)
+    after = nodes.following[before, action]
+    reward = nodes.reward[before, action] + coin_reward * nodes.coins[before, action]
+    last = over[after] | ~tried[after].any(1)
+
+    def padded(x):
+        size = 4 ** max(7, int(np.ceil(np.log(len(x)) / np.log(4))))
+        return jnp.asarray(np.concatenate([x, np.zeros((size - len(x), *x.shape[1:]), x.dtype)]))
+
+    return Steps(
+        features=padded(nodes.features),
+        tried=padded(tried),
+        before=padded(before.astype(np.int32)),
+        action=padded(action.astype(np.int32)),
+        after=padded(after),
+        reward=padded(reward.astype(np.float32)),
+        last=padded(last),
+        count=jnp.int32(len(before)),
+    )
+
+
+def fit(
+    network: nn.Module, params: Any, steps: Steps, training: Training, key: jax.Array, *, final: bool = False
+) -> Any:
+    """The weights after `training.updates` minibatches of these steps, or ten times as many where they are `final`.
+
+    Adam, its step falling linearly to a twentieth where the updates are final, on the Huber loss of the learner's
+    double-DQN error.
+    """
+    num = training.updates * (10 if final else 1)
+    rates = training.learning_rate * np.linspace(1.0, 0.05 if final else 1.0, num, dtype=np.float32)
+    return _fit(network, params, steps, training, key, jnp.asarray(rates))
+
+
+@partial(jax.jit, static_argnames=("network", "training"))
+def _fit(network: nn.Module, params: Any, steps: Steps, training: Training, key: jax.Array, rates: Array) -> Any:
+    adam = optax.scale_by_adam()
+
+    def update(carry, inputs):
+        params, target, optimizer = carry
+        number, rate = inputs
+        chosen = jax.random.randint(jax.random.fold_in(key, number), (training.batch_size,), 0, steps.count)
+        tuples = _tuples(steps, chosen)
+
+        def loss(params):
+            error = learner.td_error(
+                network,
+                params,
+                target,
+                tuples,
+                target="td",
+                double=True,
+                gamma=training.gamma,
+                scale=SCALE,
+                penalty=0.0,
+            )
+            return jnp.mean(rlax.huber_loss(error))
+
+        direction, optimizer = adam.update(jax.grad(loss)(params), optimizer)
+        params = jax.tree.map(lambda p, u: p - rate * u, params, direction)
+        sync = (number + 1) % training.target_period == 0
+        target = jax.tree.map(lambda new, old: jnp.where(sync, new, old), params, target)
+        return (params, target, optimizer), None
+
+    start = params, params, adam.init(params)
+    (params, _, _), _ = jax.lax.scan(update, start, (jnp.arange(len(rates)), rates))
+    return params
+
+
+def _tuples(steps: Steps, chosen: Int[Array, " M"]) -> Tuples:
+    after, last = steps.after[chosen], steps.last[chosen]
+    nothing = jnp.zeros_like(chosen)
+    return Tuples(
+        observation_tm1=steps.features[steps.before[chosen]],
+        position_tm1=nothing,
+        time_tm1=nothing,
+        action_tm1=steps.action[chosen],
+        reward_t=steps.reward[chosen],
+        return_t=steps.reward[chosen],
+        observation_t=steps.features[after],
+        position_t=nothing,
+        available_t=steps.tried[after],
+        to_go=jnp.where(last, 0, 1),
+        missed=jnp.zeros_like(last),
+        weight=jnp.ones_like(steps.reward[chosen]),
+        place=nothing,
+    )
+
+
+def _coin_reward(player: str) -> float:
+    if player not in COIN_REWARDS:
+        raise ValueError(f"player: expected one of {', '.join(COIN_REWARDS)}, got {player!r}")
+    return COIN_REWARDS[player]
+
+
+def _check(training: Training) -> None:
+    for name in ("rounds", "num_paths", "updates", "batch_size", "target_period", "width"):
+        if getattr(training, name) < 1:
+            raise ValueError(f"{name}: expected at least 1, got {getattr(training, name)}")
+    for name in ("learning_rate", "temperature"):
+        if not getattr(training, name) > 0:
+            raise ValueError(f"{name}: expected a number above 0, got {getattr(training, name)}")
+    for name in ("gamma", "epsilon_start", "epsilon_end"):
+        if not 0 <= getattr(training, name) <= 1:
+            raise ValueError(f"{name}: expected a number in [0, 1], got {getattr(training, name)}")

@@ -35,6 +35,11 @@ TRACKERS = (
 )  # fmt: skip
 """What gym-super-mario-bros remembers in Python, and its snapshots leave out."""
 
+RANDOM = slice(0x7A7, 0x7AE)
+"""The game's pseudo-random register in RAM, shifted once a frame and so known from the frame's number. An emulator's
+frame can end while it is being shifted: two histories of one state then differ in it, and in nothing else, for a frame.
+"""
+
 INSTALL = (
     "mario: needs Python 3.13 or newer and the emulator with its ROM, which `python3 -m pip install 'pprjax[mario]'` "
     "brings (gym-super-mario-bros 9.1 or newer)"
@@ -157,7 +162,9 @@ class NESEmulator:
 
     def key(self) -> bytes:
         trackers = tuple(int(getattr(self._game, name)) for name in TRACKERS)
-        return _digest(self._game.ram.tobytes() + repr(trackers).encode() + b"".join(self._recent))
+        ram = self._game.ram.tobytes()
+        settled = ram[: RANDOM.start] + ram[RANDOM.stop :]
+        return _digest(settled + repr(trackers).encode() + b"".join(self._recent))
 
     def facts(self) -> Facts:
         game = self._game

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -105,7 +105,7 @@ class Explorer:
     Args:
         make: makes an emulator; called `num_emulators` times.
         num_emulators: threads that play, at least 1.
-        memory: bytes that snapshots may take; those of one batch of steps and the start's are kept in any case.
+        memory: bytes that snapshots may take, but never less than some hundred steps need.
         known: nodes that were found before, as `Explorer.nodes` gave them.
 
     Raises:
@@ -127,7 +127,7 @@ class Explorer:
         self._lock = threading.RLock()
         first = self._emulators[0]
         self.num_actions, self.num_features = first.num_actions, first.num_features
-        self._capacity = max(memory // first.snapshot_bytes - _BATCH, 1)
+        self._capacity = max(memory // first.snapshot_bytes - 2 * _BATCH, 1)  # a step adds two at most
         self._snapshot_bytes = first.snapshot_bytes
         self._snapshots: dict[int, Any] = {}
         self._failure: BaseException | None = None
@@ -200,14 +200,6 @@ class Explorer:
         if failure is not None:
             raise failure
 
-    def follow(self, actions: Sequence[int]) -> Int[np.ndarray, " T+1"]:
-        """The nodes that these actions lead through, from the start on; the last one again where the game is done."""
-        nodes = [ROOT]
-        for action in actions:
-            nodes.append(int(self.step(np.array(nodes[-1:]), np.array([action])).node[0]))
-            self.check()
-        return np.array(nodes, np.int32)
-
     def close(self) -> None:
         """Stop the threads."""
         self._pool.shutdown()
@@ -247,17 +239,17 @@ class Explorer:
             found[i] = _Found(emulator.key(), snapshot, facts, _packed(facts), reward, coins)
 
     def _go_to(self, emulator: Emulator, node: int, again: dict[int, Any]) -> None:
-        """Bring the emulator to a node; `again` collects the snapshots of nodes that were played again."""
-        way = []
-        while node not in self._snapshots and node not in again:
-            way.append(node)
-            node = int(self._table.parent[node])
-        snapshot = self._snapshots.get(node)
-        emulator.restore(again[node] if snapshot is None else snapshot)
-        for node in reversed(way):
-            emulator.act(int(self._table.parent_action[node]))
-            if emulator.key() != self._table.key[node].tobytes():
-                raise RuntimeError(f"node {node}: played again, the game went another way")
+        """Bring the emulator to a node; `again` takes its snapshot where it had to be played again."""
+        way = [node]
+        while way[-1] not in self._snapshots and way[-1] not in again:
+            way.append(int(self._table.parent[way[-1]]))
+        known = way.pop()
+        emulator.restore(self._snapshots[known] if known in self._snapshots else again[known])
+        for passed in reversed(way):
+            emulator.act(int(self._table.parent_action[passed]))
+            if emulator.key() != self._table.key[passed].tobytes():
+                raise RuntimeError(f"node {passed}: played again, the game went another way")
+        if way:
             again[node] = emulator.save()
 
     def _link(self, node: int, action: int, found: _Found) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import zipfile
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.io import replacing
+from pprjax.paths import Paths
 from pprjax_envs.mario_explorer import CLEARED, DEAD, DONE, ROOT, UNKNOWN, Nodes
 from pprjax_envs.tabular import TabularMDP, TabularParams, TabularState
 
@@ -35,6 +37,38 @@ def symbol(x: Any, y: Any, kind: str) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
+class Play:
+    """What came of T actions; the last one is that with which the game was done, or the last one asked for."""
+
+    actions: list[int]  # T
+    symbols: list[int]  # T + 1, the start included
+    x: np.ndarray  # int32[T + 1], pixels from the left end of the level
+    y: np.ndarray  # int32[T + 1], pixels above the bottom of the screen
+    coins: np.ndarray  # int32[T], taken by each action
+    reward: np.ndarray  # float32[T], of the game, coins apart
+    dead: bool
+
+    @property
+    def path(self) -> Paths:
+        return Paths.from_lists([self.symbols], [self.actions])
+
+
+def as_play(nodes: Nodes, way: Sequence[int], actions: Sequence[int], symbols: str) -> Play:
+    """The actions along this way through the nodes, one node more than there are actions."""
+    at, taken = np.array(way), np.array(actions, int)
+    x, y = nodes.x[at], nodes.y[at]
+    return Play(
+        actions=list(actions),
+        symbols=symbol(x, y, symbols).tolist(),
+        x=x,
+        y=y,
+        coins=nodes.coins[at[:-1], taken],
+        reward=nodes.reward[at[:-1], taken],
+        dead=bool(nodes.flags[at[-1]] & DEAD),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class Game:
     """Which game a table is of: tables of unequal games are never mixed."""
 
@@ -49,7 +83,8 @@ def canonical(nodes: Nodes) -> tuple[Nodes, Int[np.ndarray, " N"]]:
     """The nodes numbered by breadth-first search from the start, actions in order: however they were found.
 
     Returns:
-        The nodes, `parent` being the first in the new order, and the new number of each old one.
+        The nodes, and the new number of each old one. A node keeps its parent, from which it can be played again,
+        unless that is out of reach.
     """
     order, number = [ROOT], np.full(len(nodes.x), UNKNOWN, np.int32)
     number[ROOT] = ROOT
@@ -61,13 +96,17 @@ def canonical(nodes: Nodes) -> tuple[Nodes, Int[np.ndarray, " N"]]:
                 order.append(after)
                 parent.append(int(number[node]))
                 parent_action.append(action)
-    sorted_nodes = nodes.map(lambda x: x[order])
-    following = sorted_nodes.following
+    ordered = nodes.map(lambda x: x[order])
+
+    def renumbered(old):
+        return np.where(old == UNKNOWN, UNKNOWN, number[old]).astype(np.int32)
+
+    own = renumbered(ordered.parent)
     return dataclasses.replace(
-        sorted_nodes,
-        following=np.where(following == UNKNOWN, UNKNOWN, number[following]).astype(np.int32),
-        parent=np.array(parent, np.int32),
-        parent_action=np.array(parent_action, np.int32),
+        ordered,
+        following=renumbered(ordered.following),
+        parent=np.where(own == UNKNOWN, parent, own).astype(np.int32),
+        parent_action=np.where(own == UNKNOWN, parent_action, ordered.parent_action).astype(np.int32),
         pictures=[nodes.pictures[i] for i in order] if nodes.pictures else [],
     ), number
 
@@ -141,33 +180,44 @@ class MarioTable(TabularMDP):
         max_steps: int = 90,
         symbols: str = "tile",
     ):
-        reached = _reached(nodes, goal_x)
-        ended = reached | (nodes.flags & DONE > 0)
+        ended = reached(nodes, goal_x) | (nodes.flags & DONE > 0)
         following = np.where(ended[:, None], UNKNOWN, nodes.following).astype(np.int32)
+        self.symbols = symbols
         self.nodes, _ = canonical(dataclasses.replace(nodes, following=following))
         at = self.nodes
-        reached = _reached(at, goal_x)
+        beyond = reached(at, goal_x)
         super().__init__(
             next_state=at.following,
             reward=at.reward + coin_reward * at.coins,
-            terminal=reached | (at.flags & DONE > 0),
+            terminal=beyond | (at.flags & DONE > 0),
             start=ROOT,
             max_steps=max_steps,
             symbols=symbol(at.x, at.y, symbols),
         )
         params = {field.name: getattr(self._params, field.name) for field in dataclasses.fields(TabularParams)}
         self._params: TableParams = TableParams(
-            **params, x=jnp.asarray(at.x), y=jnp.asarray(at.y), reached=jnp.asarray(reached)
+            **params, x=jnp.asarray(at.x), y=jnp.asarray(at.y), reached=jnp.asarray(beyond)
         )
 
     def reached_goal(self, state: TabularState, params: TableParams) -> Bool[Array, ""]:
         """Alive beyond goal_x, or at the flag."""
         return params.reached[state.id]
 
+    def play(self, actions: Sequence[int]) -> Play:
+        """These actions from the start on, until the path ends or comes to a step that was never tried."""
+        way, taken = [ROOT], []
+        for action in actions:
+            after = int(self.nodes.following[way[-1], action])
+            if after == UNKNOWN:
+                break
+            way.append(after)
+            taken.append(int(action))
+        return as_play(self.nodes, way, taken, self.symbols)
+
     def features(self) -> Float[np.ndarray, "S F"]:
         """What `MarioEnv` observes in each state."""
         return self.nodes.features
 
 
-def _reached(nodes: Nodes, goal_x: int) -> Bool[np.ndarray, " N"]:
+def reached(nodes: Nodes, goal_x: int) -> Bool[np.ndarray, " N"]:
     return (nodes.flags & CLEARED > 0) | ((nodes.flags & DEAD == 0) & (nodes.x > goal_x))

@@ -1,0 +1,77 @@
+"""A small game in place of the emulator: walk right, jump over a pit, take a coin in the air."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from pprjax_envs.mario_emulator import Facts
+
+PIT, FLAG, COINS = 96, 240, (64, 144)
+START = (0, 0, 0, ())
+
+
+class Hopper:
+    """A state is (x, steps left in the air, coins taken as bits, the last actions). A step right is 16 pixels.
+
+    Args:
+        memory: how many of the last actions a state tells apart: 0 merges all that look alike.
+        breaks_at: an x at which stepping raises.
+    """
+
+    num_actions, num_features, snapshot_bytes = 2, 5, 1000
+
+    def __init__(self, memory: int = 0, breaks_at: int | None = None):
+        self.memory, self.breaks_at = memory, breaks_at
+        self.played = 0
+        self.start()
+
+    def start(self):
+        self.state = START
+
+    def act(self, action):
+        assert not self._done()
+        if self.state[0] == self.breaks_at:
+            raise BrokenPipeError(f"broken at {self.breaks_at}")
+        self.played += 1
+        x, air, coins, last = self.state
+        air = 2 if air == 0 and action == 1 else max(air - 1, 0)
+        x += 16
+        taken = air > 0 and x in COINS
+        coins |= taken << COINS.index(x) if x in COINS else 0
+        self.state = (x, air, coins, (*last, action)[-self.memory :] if self.memory else ())
+        dead = x == PIT and air == 0
+        return 16.0 - 31.0 * dead, int(taken)
+
+    def save(self):
+        return self.state
+
+    def restore(self, snapshot):
+        self.state = snapshot
+
+    def key(self):
+        return hashlib.blake2b(repr(self.state).encode(), digest_size=16).digest()
+
+    def facts(self):
+        x, air, coins, last = self.state
+        features = np.array([x / 100, air, coins & 1, coins >> 1, sum(last)], np.float32)
+        dead = x == PIT and air == 0
+        return Facts(
+            x=x, y=79 + 16 * air, dead=dead, cleared=x >= FLAG, done=self._done(), features=features, frame=None
+        )
+
+    def _done(self):
+        x, air = self.state[:2]
+        return x >= FLAG or (x == PIT and air == 0)
+
+
+def simulate(game: Hopper, actions) -> list:
+    """What the game itself gives: (x, coins taken, reward) after each action until it is done."""
+    game.start()
+    seen = []
+    for action in actions:
+        if game.facts().done:
+            break
+        reward, coins = game.act(action)
+        seen.append((game.facts().x, coins, reward))
+    return seen
