@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pprjax.goals import at_least as at_least
     from pprjax.goals import improved as improved
     from pprjax.goals import reached as reached
+    from pprjax.logs import Log as Log
     from pprjax.optimum import exact as exact
     from pprjax.paths import Paths as Paths
     from pprjax.policy import Policy as Policy
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Config": "config",
     "Constraints": "constraints",
+    "Log": "logs",
     "Paths": "paths",
     "Policy": "policy",
     "TablePolicy": "policy",

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float
 
@@ -125,3 +126,23 @@ def class_is(c: int) -> ClassIs:
     For worlds whose state carries what their classifier thinks of the path so far: `class_probs`, float[C].
     """
     return ClassIs(jnp.asarray(c, jnp.int32))
+
+
+@struct.dataclass
+class EndsIn:
+    """The path ends in one of these states."""
+
+    states: jax.Array  # bool[S]
+    uses_reward: ClassVar[bool] = False
+
+    def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
+        return self.states[outcome.state.id]
+
+    def of(self, original_reward_goal) -> EndsIn:
+        del original_reward_goal
+        return self
+
+
+def ends_in(states: Bool[Array | np.ndarray, " S"]) -> EndsIn:
+    """The goal that the path ends in one of these states. For worlds whose state has an `id`, as a TabularMDP's."""
+    return EndsIn(jnp.asarray(states, bool))

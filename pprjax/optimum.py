@@ -41,6 +41,11 @@ MAX_LAYER = 20_000
 MAX_BYTES = 2**30
 """The most memory that the values of one original may take."""
 
+
+class TooLargeError(ValueError):
+    """A certificate would take more memory than it may."""
+
+
 _BLOCK_FLOATS = 2**23  # of bounds held at once: originals are worked through in blocks
 _SIZES = sorted({2**k for k in range(3, 40)} | {3 * 2**k for k in range(4, 39)})  # few, so that programs are shared
 
@@ -181,7 +186,7 @@ def _unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray
         if nodes.shape[1] > MAX_LAYER:
             what = "pairs of state and R_goal so far: the goal reads R_goal, which takes" if reads_reward else "states:"
             what = f"{what} with {kept.size} steps that must stay," if kept.size else what
-            raise ValueError(f"task: more than {MAX_LAYER} {what} too many for a certificate")
+            raise TooLargeError(f"task: more than {MAX_LAYER} {what} too many for a certificate")
         edge = np.full(targets.shape, UNAVAILABLE, np.int32)
         edge[there] = index.ravel()
         edges.append(edge)
@@ -495,7 +500,7 @@ def _num_budgets(largest: int) -> int:
 def _check_bytes(pruned: _Pruned, length: int, padded_length: int, budgets: int) -> int:
     num_bytes = 4 * pruned.symbol.size * (padded_length + 1) * budgets
     if num_bytes > MAX_BYTES:
-        raise ValueError(
+        raise TooLargeError(
             f"task: the certificate of an original of {length} symbols would need {num_bytes / 2**30:.1f} GiB, more "
             f"than {MAX_BYTES / 2**30:.1f}: {pruned.symbol.shape[1]} nodes a layer, {budgets} edit budgets"
         )

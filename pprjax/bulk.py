@@ -1,0 +1,309 @@
+"""Recourse for the paths of a log, chunk by chunk: a chunk is written whole or not at all, and never twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import jax
+import numpy as np
+import polars as pl
+from jaxtyping import Int
+
+from pprjax.alignment import alignments
+from pprjax.config import Config
+from pprjax.fitted import Fitted, numbers
+from pprjax.io import replacing, write_json
+from pprjax.logs import Log
+from pprjax.optimum import TooLargeError, exact
+from pprjax.paths import PAD, Paths
+from pprjax.progress import progress_bar
+from pprjax.solve import recourse
+
+Method = Literal["auto", "exact", "learned"]
+
+CHUNK = 20_000
+"""Paths of a chunk, roughly."""
+
+ALIGNED = 4096
+"""Pairs that are aligned at once."""
+
+
+def recourse_frame(
+    fitted: Fitted,
+    paths: pl.DataFrame,
+    config: Config = Config(),
+    *,
+    method: Method = "auto",
+    seed: int = 0,
+    advance: Callable[[float], None] | None = None,
+) -> pl.DataFrame:
+    """A recourse for each of the whole paths of a log (`Log.frames`) that misses the goal.
+
+    Args:
+        method: "exact", with proof; "learned", Algorithm 1; "auto": exact where the world is deterministic and small
+            enough.
+        seed: of the training. Each path has a key of its own, so its row does not depend on the others.
+        advance: called with the number of paths that are done, now and again.
+
+    Returns:
+        One row a path, sorted by agent and path: agent, path, status ("met": it reaches the goal already; else as in
+        `pprjax.recourse`), method, seed, reward (R), reward_before and reward_after (R_goal as logged, and of the
+        recourse), s_path, s_policy, distance, gap (0 where certified, null where not), original, recourse, actions,
+        and edits, one character for each: = kept, ~ replaced, + inserted, - deleted.
+
+    Raises:
+        ValueError: method "exact", and chance decides in this world or it is too large for certificates.
+    """
+    paths = paths.sort("agent", "path")
+    advance = (lambda amount: None) if advance is None else advance
+    if method == "exact" and not fitted.deterministic:
+        raise ValueError("method: chance decides in this log's world, so nothing can be certified; expected learned")
+    states = _padded(paths["states"], fitted.states)
+    actions = _padded(paths["actions"], fitted.actions)
+    lengths = paths["states"].list.len().to_numpy().astype(np.int32)
+    before = paths["rewards"].list.sum().to_numpy()
+    agents = numbers(paths["agent"], fitted.agents).to_numpy()
+    met = fitted.met(states, before)
+    advance(float(met.sum()))
+    found = _Found.empty(len(paths), fitted.max_steps)
+    found.status[met] = "met"
+    groups = np.stack([agents, states[:, 0]], axis=1)
+    for agent, start in np.unique(groups[~met], axis=0):
+        mine = np.flatnonzero(~met & (groups == [agent, start]).all(1))
+        originals = Paths(states[mine], lengths[mine], actions[mine])
+        task = fitted.task(int(agent), int(start))
+        certified = fitted.deterministic and method != "learned"
+        if certified:
+            try:
+                found.certify(task, originals, config, mine)
+            except TooLargeError:
+                if method == "exact":
+                    raise
+                certified = False
+        if not certified:
+            ids = paths["id"].to_numpy()[mine]
+            rec = recourse(task, originals, config, key=jax.random.key(seed), ids=ids, progress=False)
+            found.take(rec, np.arange(len(mine)), mine, "learned")
+        advance(float(len(mine)))
+    return _as_frame(fitted, paths, found, states, lengths, before, seed)
+
+
+def recourse_log(fitted: Fitted, log: Log, config: Config = Config(), *, method: Method = "auto", seed: int = 0) -> Any:
+    """`recourse_frame` of a whole log at once, in memory; a pandas frame where the log came as one."""
+    with progress_bar("recourse", log.num_paths) as advance:
+        frames = [
+            recourse_frame(fitted, paths, config, method=method, seed=seed, advance=advance) for paths in log.frames()
+        ]
+    table = pl.concat(frames).sort("agent", "path")
+    if not log.pandas:
+        return table
+    import pandas as pd  # its user has it
+
+    return pd.DataFrame(table.to_dict(as_series=False))
+
+
+def scatter(fitted: Fitted, log: Log, folder: Path, *, size: int = CHUNK) -> int:
+    """Split a log into chunks of about `size` paths, in folder/0, folder/1, …; returns how many there are.
+
+    Paths of one agent come together, and of a large agent those with the same states, since they are solved together.
+    """
+    wanted = -(-log.num_paths // size)
+    by_agent = min(wanted, len(fitted.agents))
+    by_states = -(-wanted // by_agent)
+    for part, paths in enumerate(log.frames()):
+        texts = paths.select(pl.col("agent"), pl.col("states").list.join("\0"))
+        own, same = (np.array([zlib.crc32(x.encode()) for x in texts[c].to_list()]) for c in texts.columns)
+        paths = paths.with_columns(chunk=pl.Series((own % by_agent) * by_states + same % by_states))
+        for (number,), mine in paths.group_by("chunk"):
+            (folder / str(number)).mkdir(parents=True, exist_ok=True)
+            mine.write_parquet(folder / str(number) / f"{part:05d}.parquet")
+    return by_agent * by_states
+
+
+def run(
+    source: Any,
+    out: Path,
+    *,
+    read: dict[str, Any],
+    fit: dict[str, Any],
+    config: Config = Config(),
+    method: Method = "auto",
+    seed: int = 0,
+    chunk: int = CHUNK,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """Recourse for the log in a file or folder, into the parquet file `out`; can be killed and run again at any time.
+
+    While it works its chunks lie in OUT.work; the same call goes on where it was. At the end there are `out`,
+    OUT.rejected (CSV) where rows were bad, and the folder OUT.fit.
+
+    Args:
+        read: options of `Log.read`.
+        fit: options of `Log.fit`.
+        chunk: paths of a chunk, roughly.
+
+    Returns:
+        What was done: num_paths, num_rejected (rows), status (how many paths have which), largest distance.
+
+    Raises:
+        ValueError: as `Log.read`, `Log.fit` and `recourse_frame`, or OUT.work belongs to another log or other options.
+    """
+    work = out.with_name(out.name + ".work")
+    wanted = {
+        "log": [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in _files(Path(source))],
+        "options": json.loads(json.dumps([read, fit, repr(config), method, seed, chunk])),
+    }
+    manifest = work / "manifest.json"
+    known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else None
+    if known is not None and {k: known[k] for k in wanted} != wanted:
+        raise ValueError(f"out: {work} holds chunks of another log or of other options; remove it to start anew")
+    if known is None:
+        shutil.rmtree(work, ignore_errors=True)
+        (work / "done").mkdir(parents=True)
+        log = Log.read(source, **read, folder=work / "log")
+        log.save()
+        fitted = log.fit(**fit)
+        num_chunks = scatter(fitted, log, work / "chunks", size=chunk)
+        known = {**wanted, "num_chunks": num_chunks}
+        write_json(known, manifest)  # from here on it goes on where it was
+    log = Log.open(work / "log")
+    fitted = log.fit(**fit)
+    done = work / "done"
+    for aside in done.glob(".*"):  # of a run that was killed
+        aside.unlink()
+    with progress_bar("recourse", log.num_paths, enabled=progress) as advance:
+        for number in range(known["num_chunks"]):
+            files = sorted((work / "chunks" / str(number)).glob("*.parquet"))
+            target = done / f"{number:06d}.parquet"
+            if not files:
+                continue
+            if target.exists():
+                advance(pl.scan_parquet(target).select(pl.len()).collect().item())
+                continue
+            table = recourse_frame(fitted, pl.read_parquet(files), config, method=method, seed=seed, advance=advance)
+            with replacing(target) as aside:
+                table.write_parquet(aside)
+    table = pl.scan_parquet(sorted(done.glob("*.parquet")))
+    with replacing(out) as aside:
+        table.sink_parquet(aside)
+    fitted.save(out.with_name(out.name + ".fit"))
+    if log.rejected.height:
+        with replacing(out.with_name(out.name + ".rejected")) as aside:
+            log.rejected.write_csv(aside)
+    shutil.rmtree(work)
+    counted = pl.scan_parquet(out).group_by("status").len().sort("status").collect()
+    return {
+        "num_paths": log.num_paths,
+        "num_rejected": log.rejected.height,
+        "status": dict(counted.iter_rows()),
+    }
+
+
+def _files(source: Path) -> list[Path]:
+    if source.is_dir():
+        return sorted(p for p in source.iterdir() if p.is_file())
+    if not source.is_file():
+        raise ValueError(f"log: there is no file {source}")
+    return [source]
+
+
+class _Found:
+    """What was found for N paths, filled group by group."""
+
+    def __init__(self, size: int, max_steps: int):
+        self.symbols = np.full((size, max_steps + 1), PAD, np.int32)
+        self.actions = np.full((size, max_steps), PAD, np.int32)
+        self.lengths = np.zeros(size, np.int32)  # 0: none
+        self.distance = np.full(size, -1, np.int32)
+        self.numbers = {k: np.full(size, np.nan) for k in ("reward", "goal", "path", "policy", "gap")}
+        self.status = np.full(size, "", object)
+        self.method = np.full(size, None, object)
+
+    @classmethod
+    def empty(cls, size: int, max_steps: int) -> _Found:
+        return cls(size, max_steps)
+
+    def certify(self, task, originals: Paths, config: Config, mine: Int[np.ndarray, " M"]) -> None:
+        """Identical originals, which have actions, are solved once."""
+        rows = np.concatenate([originals.symbols, cast(np.ndarray, originals.actions)], axis=1)
+        _, first, whose = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        best = exact(task, originals[first], config)
+        self.take(best, whose.ravel(), mine, "exact")
+        self.numbers["gap"][mine] = np.where(best.status[whose.ravel()] == "infeasible", np.nan, 0.0)
+
+    def take(self, result: Any, whose: Int[np.ndarray, " M"], mine: Int[np.ndarray, " M"], method: str) -> None:
+        """Row whose[i] of a Recourse or an Optimum answers path mine[i]."""
+        width = result.paths.symbols.shape[1]
+        self.symbols[mine, :width] = result.paths.symbols[whose]
+        self.actions[mine, : width - 1] = result.paths.actions[whose]
+        feasible = result.status[whose] != "infeasible"
+        self.lengths[mine] = np.where(feasible, result.paths.lengths[whose], 0)
+        self.distance[mine] = result.scores.distance[whose]
+        for name in ("goal", "path", "policy"):
+            self.numbers[name][mine] = getattr(result.scores, name)[whose]
+        self.numbers["reward"][mine] = np.where(feasible, result.reward[whose], np.nan)
+        self.status[mine] = result.status[whose]
+        self.method[mine] = method
+
+
+def _as_frame(
+    fitted: Fitted,
+    paths: pl.DataFrame,
+    found: _Found,
+    states: Int[np.ndarray, "N T"],
+    lengths: Int[np.ndarray, " N"],
+    before: np.ndarray,
+    seed: int,
+) -> pl.DataFrame:
+    edits = np.full(len(paths), None, object)
+    there = np.flatnonzero(found.lengths > 0)
+    for low in range(0, len(there), ALIGNED):
+        at = there[low : low + ALIGNED]
+        edits[at] = alignments(Paths(states[at], lengths[at]), Paths(found.symbols[at], found.lengths[at]))
+    columns = {name: pl.Series(values, nan_to_null=True) for name, values in found.numbers.items()}
+    return pl.DataFrame(
+        {
+            "agent": fitted.agents[numbers(paths["agent"], fitted.agents).to_numpy()].tolist(),
+            "path": paths["path"],
+            "status": found.status.tolist(),
+            "method": pl.Series(found.method.tolist(), dtype=pl.String),
+            "seed": pl.Series(np.full(len(paths), seed)),
+            "reward": columns["reward"],
+            "reward_before": before,
+            "reward_after": columns["goal"],
+            "s_path": columns["path"],
+            "s_policy": columns["policy"],
+            "distance": pl.Series([None if d < 0 else d for d in found.distance.tolist()], dtype=pl.Int32),
+            "gap": columns["gap"],
+            "original": _named(states, lengths, fitted.states),
+            "recourse": _named(found.symbols, found.lengths, fitted.states),
+            "actions": _named(found.actions, np.maximum(found.lengths - 1, 0), fitted.actions),
+            "edits": pl.Series(edits.tolist(), dtype=pl.String),
+        }
+    )
+
+
+def _padded(lists: pl.Series, names: np.ndarray) -> Int[np.ndarray, "N T"]:
+    """The numbers of the names in each list, PAD behind the end."""
+    lengths = lists.list.len().to_numpy()
+    padded = np.full((len(lists), max(int(lengths.max()), 1)), PAD, np.int32)
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = numbers(lists.explode(), names).to_numpy()
+    return padded
+
+
+def _named(padded: Int[np.ndarray, "N T"], lengths: Int[np.ndarray, " N"], names: np.ndarray) -> pl.Series:
+    """The names behind the numbers: a list a row."""
+    row = np.repeat(np.arange(len(padded), dtype=np.uint32), lengths)
+    values = names[padded[np.arange(padded.shape[1]) < lengths[:, None]]]
+    dtype = pl.Int64 if names.dtype == np.int64 else pl.String
+    flat = pl.DataFrame({"row": row, "value": pl.Series(values.tolist(), dtype=dtype)})
+    lists = flat.group_by("row").agg("value")  # keeps the order within a row
+    every = pl.DataFrame({"row": np.arange(len(padded), dtype=np.uint32)}).join(
+        lists, on="row", how="left", maintain_order="left"
+    )
+    return every["value"].fill_null([])

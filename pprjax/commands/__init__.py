@@ -1,0 +1,1 @@
+"""The commands that need no world but a log's own."""

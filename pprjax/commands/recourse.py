@@ -1,0 +1,81 @@
+"""Better paths for the paths in a log of yours, each with a certified gap where that is possible."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from pprjax.config import Config
+
+
+def main(
+    log: tyro.conf.Positional[Path],
+    *,
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])],
+    agent: str = "agent",
+    path: str = "path",
+    step: str = "step",
+    state: str = "state",
+    action: str | None = None,
+    reward: str | None = None,
+    good: str | None = None,
+    goal: str | None = None,
+    method: Literal["auto", "exact", "learned"] = "auto",
+    smoothing: float | None = None,
+    max_steps: int | None = None,
+    strict: bool = False,
+    chunk: int = 20_000,
+    seed: int = 0,
+    config: tyro.conf.OmitArgPrefixes[Config] = Config(),
+) -> None:
+    """Recourse for every path of a log that misses the goal.
+
+    The log has one row a step. From it the command learns the world and how each agent acts, and writes to OUT one row
+    a path; to OUT.fit what it learned; and to OUT.rejected which rows were bad and why. It can be killed at any time:
+    the same command goes on where it was.
+
+    Args:
+        log: a parquet, CSV or JSONL file, or a folder of them.
+        out: the parquet file to write.
+        agent: the column that says who acted.
+        path: the column with the name of the path.
+        step: the column with the number that orders a path's rows.
+        state: the column with the state.
+        action: the column with the action taken there; default: the action is to go to the next state.
+        reward: the column with the reward that it paid; default: nothing pays.
+        good: the column that labels the rows of a path as good (true) or bad (false).
+        goal: what a recourse must do: "state=X", "reward>=x", or "good"; default: nothing.
+        method: exact, with proof; learned, by Algorithm 1; or auto: exact where that is possible.
+        smoothing: steps of an agent's own that weigh as much as what everyone does; default: chosen on held-out paths.
+        max_steps: the largest number of actions of a recourse; default: that of the longest path.
+        strict: fail at the first bad row.
+        chunk: paths that are worked on at once, roughly.
+        seed: of the training.
+        config: every knob of Algorithm 1.
+    """
+    started = time.perf_counter()
+    if out.suffix != ".parquet":
+        raise ValueError(f"out: expected a name that ends in .parquet, got {out}")
+    if chunk < 1:
+        raise ValueError(f"chunk: expected at least 1, got {chunk}")
+    from pprjax import bulk
+    from pprjax.io import output_folder
+
+    output_folder(out.parent)
+    columns = {"agent": agent, "path": path, "step": step, "state": state, "action": action, "reward": reward}
+    done = bulk.run(
+        log,
+        out,
+        read={**columns, "good": good, "strict": strict},
+        fit={"goal": goal, "smoothing": smoothing, "max_steps": max_steps},
+        config=config,
+        method=method,
+        seed=seed,
+        chunk=chunk,
+    )
+    status = ", ".join(f"{count:,} {name}" for name, count in done["status"].items())
+    rejected = f"; {done['num_rejected']:,} rows were bad, see {out}.rejected" if done["num_rejected"] else ""
+    print(f"{done['num_paths']:,} paths: {status}{rejected}.\n{time.perf_counter() - started:.1f} s. Written to {out}.")

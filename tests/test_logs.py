@@ -1,0 +1,377 @@
+"""Logs: read whole, in any order and form; bad rows cost their own path; the answer is certified or learned."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pprjax_envs import gridworld
+
+import pprjax
+from pprjax import bulk
+from pprjax.imitation import SMOOTHINGS, agent_policy, held_out_log_likelihood, shared_policy
+from pprjax.logs import Log
+from pprjax.tables import tabulate
+
+CONFIG = pprjax.Config(lambda_path=2.0, lambda_policy=0.3)
+# a ring of five rooms: forth, back, and from "hall" a door to the "garden", which pays 10
+ROOMS = ["attic", "bath", "cellar", "den", "hall"]
+
+
+def walks(num, seed, agents=("ada", "bob")):
+    """A log of random walks: ada goes forth, bob back."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for path in range(num):
+        agent = agents[path % len(agents)]
+        room, step = 0, 0
+        for step in range(int(rng.integers(1, 7))):
+            name = ROOMS[room]
+            forth = rng.random() < (0.8 if agent == agents[0] else 0.2)
+            if name == "hall" and rng.random() < 0.3:
+                rows.append((agent, f"p{path}", step, name, "door", 10.0))
+                room = None
+                break
+            rows.append((agent, f"p{path}", step, name, "forth" if forth else "back", -1.0))
+            room = (room + (1 if forth else -1)) % len(ROOMS)
+        rows.append((agent, f"p{path}", step + 1, "garden" if room is None else ROOMS[room], None, None))
+    schema = {"agent": str, "path": str, "step": int, "state": str, "action": str, "reward": float}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+WALKS = walks(60, 0)
+NAMED = {"action": "action", "reward": "reward"}
+
+
+def answer(frame, goal="state=garden", config=CONFIG, **options):
+    log = Log.read(frame, **NAMED | options)
+    return log.fit(goal).recourse(log, config)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return answer(WALKS)
+
+
+def test_a_recourse_reaches_the_goal_and_is_the_certified_best(expected):
+    log = Log.read(WALKS, **NAMED)
+    fitted = log.fit("state=garden")
+    assert fitted.deterministic
+    assert fitted.states.tolist() == sorted([*ROOMS, "garden"])
+    met = WALKS.filter(state="garden")["path"].to_list()
+    assert expected.filter(status="met")["path"].sort().to_list() == sorted(met)
+    todo = expected.filter(pl.col("status") != "met")
+    assert todo.height > 10
+    assert set(todo["status"]) == {"reached_goal"}
+    assert all(row[-1] == "garden" for row in todo["recourse"])
+    assert set(todo["gap"]) == {0.0}
+    # again, one by one, by the library
+    number = {name: i for i, name in enumerate(fitted.states.tolist())}
+    for row in todo.iter_rows(named=True):
+        agent = fitted.agents.tolist().index(row["agent"])
+        original = pprjax.Paths.from_lists([[number[s] for s in row["original"]]])
+        best = pprjax.exact(fitted.task(agent, number[row["original"][0]]), original, CONFIG)
+        assert row["reward"] == pytest.approx(best.reward[0])
+        assert len(row["edits"]) - row["edits"].count("-") == len(row["recourse"])
+        assert sum(e != "=" for e in row["edits"]) == row["distance"]
+
+
+def test_counts_give_the_world_and_the_agents():
+    fitted = Log.read(WALKS, **NAMED).fit("state=garden")
+    states, actions = fitted.states.tolist(), fitted.actions.tolist()
+    for i, room in enumerate(ROOMS):
+        for action, step in (("forth", 1), ("back", -1)):
+            there = fitted.next_state[states.index(room), actions.index(action)]
+            taken = WALKS.filter(state=room, action=action).height
+            assert there == (states.index(ROOMS[(i + step) % 5]) if taken else -1)
+    assert fitted.reward[states.index("hall"), actions.index("door")] == 10.0
+    assert fitted.terminal.tolist() == [s == "garden" for s in states]
+    for number, agent in enumerate(fitted.agents.tolist()):
+        mine = fitted.counts_of(number)
+        for s, state in enumerate(states):
+            for a, action in enumerate(actions):
+                assert mine[s, a] == WALKS.filter(agent=agent, state=state, action=action).height
+        np.testing.assert_allclose(fitted.probs(number).sum(1), 1.0)
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from(["frame", "csv", "jsonl", "parquet", "folder", "pandas"]))
+def test_neither_order_nor_names_nor_form_matter(expected, tmp_path_factory, seed, form):
+    frame = WALKS.sample(fraction=1.0, shuffle=True, seed=seed)
+    frame = frame.rename({"agent": "who", "path": "trip", "step": "nr", "state": "place"})
+    names = {"agent": "who", "path": "trip", "step": "nr", "state": "place"}
+    folder = tmp_path_factory.mktemp("log")
+    source = frame
+    if form == "pandas":
+        pandas = pytest.importorskip("pandas")
+        source = pandas.DataFrame(frame.to_dict(as_series=False))
+    elif form == "folder":
+        frame[:40].write_csv(folder / "a.csv")
+        frame[40:].write_parquet(folder / "b.parquet")
+        source = folder
+    elif form != "frame":
+        source = folder / f"log.{form}"
+        {"csv": frame.write_csv, "jsonl": frame.write_ndjson, "parquet": frame.write_parquet}[form](source)
+    found = answer(source, **names)
+    if form == "pandas":
+        assert type(found).__module__.startswith("pandas")
+        columns = {c: [None if x != x else x for x in found[c].tolist()] for c in found.columns}  # NaN where it lacks
+        found = pl.DataFrame(columns, strict=False).cast(expected.schema)
+    assert found.equals(expected)
+
+
+BAD = """agent,path,step,state,action,reward
+a,good,0,x,go,1
+a,good,1,y,,
+a,nan,0,x,go,NaN
+a,nan,1,y,,
+a,hole,0,x,go,1
+a,hole,2,y,,
+a,twice,0,x,go,1
+a,twice,0,y,go,1
+a,short,0,x,,
+a,nowhere,0,,go,1
+a,nowhere,1,y,,
+a,lazy,0,x,,1
+a,lazy,1,y,,
+a,words,zero,x,go,1
+,lost,0,x,go,1
+a,ragged,0
+"""
+
+
+def test_a_bad_row_is_reported_by_line_and_costs_its_own_path(tmp_path):
+    file = tmp_path / "log.csv"
+    file.write_text(BAD)
+    log = Log.read(file, **NAMED)
+    assert log.num_paths == 1
+    assert next(log.frames())["path"].to_list() == ["good"]
+    said = {(row["line"], row["path"]): row["reason"] for row in log.rejected.iter_rows(named=True)}
+    assert said == {
+        (4, "nan"): "reward: expected a number, got NaN",
+        (7, "hole"): "step 2 comes after 0: expected no gap",
+        (9, "twice"): "step 0 stands there twice",
+        (10, "short"): "a path of one state: expected two at least",
+        (11, "nowhere"): "state: expected a state, got nothing",
+        (13, "lazy"): "action: missing",
+        (15, "words"): "step: expected a number, got zero",
+        (16, "lost"): "agent: expected an agent, got nothing",
+        (17, "ragged"): "state: expected a state, got nothing",
+    }
+    with pytest.raises(ValueError, match=r"log.csv, line 4: reward: expected a number, got NaN"):
+        Log.read(file, **NAMED, strict=True)
+
+
+def test_mistakes_are_named(tmp_path):
+    with pytest.raises(ValueError, match="agent: frame has no column 'who'; it has 'agent', 'path'"):
+        Log.read(WALKS, agent="who")
+    with pytest.raises(ValueError, match="there is no file"):
+        Log.read(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match=r"ends in .csv, .jsonl"):
+        Log.read(tmp_path / "log.xlsx")
+    with pytest.raises(ValueError, match="no whole path in it; 60 rows were rejected"):
+        Log.read(WALKS.filter(step=0))
+    log = Log.read(WALKS, **NAMED)
+    for goal, said in {
+        "state=moon": "visits the state 'moon'",
+        "reward>=much": "a number behind reward>=, got 'much'",
+        "good": "needs a column of labels",
+        "win": 'expected "state=X", "reward>=x" or "good"',
+    }.items():
+        with pytest.raises(ValueError, match=said):
+            log.fit(goal)
+    with pytest.raises(ValueError, match="smoothing: expected a finite number above 0, got -1"):
+        log.fit(smoothing=-1)
+
+
+def test_without_actions_the_action_is_the_next_state():
+    log = Log.read(WALKS)
+    fitted = log.fit("state=garden")
+    assert set(fitted.actions) == set(fitted.states)
+    s, a = np.nonzero(fitted.next_state >= 0)
+    assert (fitted.states[fitted.next_state[s, a]] == fitted.actions[a]).all()
+
+
+def test_a_reward_goal_and_a_label_are_met():
+    found = answer(WALKS, "reward>=8")
+    todo = found.filter(pl.col("status") != "met")
+    assert (found.filter(status="met")["reward_before"] >= 8).all()
+    assert (todo["reward_before"] < 8).all()
+    assert (todo["reward_after"] >= 8).all()
+    labelled = WALKS.with_columns(good=(pl.col("state") == "garden").any().over("agent", "path"))
+    log = Log.read(labelled, **NAMED, good="good")
+    fitted = log.fit("good")
+    assert fitted.states[fitted.ends].tolist() == ["garden"]
+    assert fitted.goal_accuracy == 1.0
+    assert fitted.recourse(log, CONFIG).equals(answer(WALKS))
+
+
+def test_chance_is_seen_and_is_learned_not_certified():
+    slips = pl.concat(
+        [WALKS, WALKS.with_columns(path="s" + pl.col("path"), state=pl.col("state").replace("den", "bath"))]
+    )
+    log = Log.read(slips, **NAMED)
+    fitted = log.fit("state=garden")
+    assert not fitted.deterministic
+    np.testing.assert_allclose(fitted.transition.sum(2)[fitted.transition.any(2)], 1.0)
+    few = next(log.frames())[:3]
+    with pytest.raises(ValueError, match="method: chance decides"):
+        bulk.recourse_frame(fitted, few, CONFIG, method="exact")
+    small = pprjax.Config(iterations=4, num_paths=32, num_best=8, width=16, updates=1, batch_size=32)
+    found = bulk.recourse_frame(fitted, few, small).filter(pl.col("status") != "met")
+    assert set(found["method"]) == {"learned"}
+    assert found["gap"].null_count() == found.height
+
+
+def test_the_smoothing_of_the_highest_held_out_likelihood_is_chosen():
+    fitted = Log.read(walks(400, 1), **NAMED).fit("state=garden")
+    assert set(fitted.likelihoods) == set(SMOOTHINGS)
+    assert fitted.likelihoods[fitted.smoothing] == max(fitted.likelihoods.values())
+    assert Log.read(WALKS, **NAMED).fit(smoothing=7.0).smoothing == 7.0
+
+
+def test_an_agent_with_few_steps_acts_like_everyone_and_one_with_many_like_itself():
+    everyone = np.array([[50, 50], [0, 10]])
+    shared = shared_policy(everyone)
+    np.testing.assert_allclose(shared, [[0.5, 0.5], [0.0, 1.0]])
+    np.testing.assert_allclose(agent_policy(np.zeros((2, 2), int), shared, 3.0), shared)
+    own = agent_policy(np.array([[3000, 0], [0, 0]]), shared, 3.0)
+    assert own[0, 0] == pytest.approx((3000 + 1.5) / 3003)
+    mean = held_out_log_likelihood(np.array([3]), np.array([4]), np.array([0.5]), np.array([7]), 2.0)
+    assert mean == pytest.approx(np.log(4 / 6))
+
+
+def test_the_drivers_are_recovered_from_their_own_logs():
+    """KL(P_A, estimate), weighted by how often a state is visited, from 1,000 paths each."""
+    env = gridworld.task().env
+    frames, tables = [], {}
+    for driver in ("experienced", "newbie"):
+        tables[driver] = tabulate(pprjax.Task(env, gridworld.agent(env, driver)))
+        frames.append(simulated(tables[driver], driver, 1000, np.random.default_rng(0)))
+    log = Log.read(pl.concat(frames), action="action", reward="reward")
+    fitted = log.fit()
+    for number, driver in enumerate(fitted.agents.tolist()):
+        table = tables[driver]
+        truth = np.exp(table.log_prob)
+        row = {int(i): r for r, i in enumerate(table.state_id) if not table.ended[r]}
+        counts, probs = fitted.counts_of(number), fitted.probs(number)
+        kl = 0.0
+        for s, name in enumerate(fitted.states.tolist()):
+            p = truth[row[name]] if name in row and counts[s].sum() else None
+            if p is not None:
+                q = np.array(
+                    [probs[s, fitted.actions.tolist().index(a)] if a in fitted.actions else 0 for a in range(len(p))]
+                )
+                there = p > 0
+                kl += counts[s].sum() * (p[there] * np.log(p[there] / np.maximum(q[there], 1e-12))).sum()
+        assert kl / counts.sum() <= 0.05
+
+
+def simulated(table, agent, num, rng):
+    """Paths of an agent that follows P_A, 27 actions at most."""
+    row, rows = np.zeros(num, int), []
+    going = np.ones(num, bool)
+    for step in range(28):
+        probs = np.where(table.following[row] >= 0, np.exp(table.log_prob[row]), 0.0)
+        ends = going & (table.ended[row] | (step == 27))
+        acts = going & ~ends
+        total = probs.cumsum(1)
+        action = (rng.random(num)[:, None] * np.maximum(total[:, -1:], 1e-9) > total).sum(1)
+        action = np.minimum(action, probs.shape[1] - 1)
+        here = pl.DataFrame({"path": np.arange(num), "step": step, "state": table.state_id[row], "action": action})
+        here = here.with_columns(reward=pl.Series(table.reward[row, action].astype(float)), agent=pl.lit(agent))
+        gone = pl.Series(ends)
+        rows.append(here.with_columns(action=pl.when(~gone).then("action")).filter(pl.Series(acts | ends)))
+        going = acts
+        row = np.where(acts, table.following[row, action], row)
+    return pl.concat(rows)
+
+
+def run(tmp_path, out, **options):
+    file = tmp_path / "log.csv"
+    if not file.exists():
+        WALKS.write_csv(file)
+    read = {**NAMED}
+    return bulk.run(
+        file, out, read=read, fit={"goal": "state=garden"}, config=CONFIG, chunk=8, progress=False, **options
+    )
+
+
+def test_a_run_writes_one_row_a_path_and_what_it_learned(tmp_path, expected):
+    out = tmp_path / "out.parquet"
+    done = run(tmp_path, out)
+    assert pl.read_parquet(out).sort("agent", "path").equals(expected)
+    assert done["num_paths"] == 60
+    assert sum(done["status"].values()) == 60
+    assert not (tmp_path / "out.parquet.work").exists()
+    fit = json.loads((tmp_path / "out.parquet.fit" / "fit.json").read_text())
+    assert fit["num_states"] == 6
+    policies = pl.read_parquet(tmp_path / "out.parquet.fit" / "policies.parquet")
+    assert policies["count"].sum() == WALKS["action"].is_not_null().sum()
+
+
+def test_a_run_that_died_goes_on_where_it_was(tmp_path, expected, monkeypatch):
+    out, calls = tmp_path / "out.parquet", []
+    solve = bulk.recourse_frame
+
+    def dies(fitted, paths, *rest, **options):
+        calls.append(paths["path"].to_list())
+        if len(calls) == 3:
+            raise MemoryError
+        return solve(fitted, paths, *rest, **options)
+
+    monkeypatch.setattr(bulk, "recourse_frame", dies)
+    with pytest.raises(MemoryError):
+        run(tmp_path, out)
+    assert not out.exists()
+    with pytest.raises(ValueError, match="of other options; remove it to start anew"):
+        run(tmp_path, out, seed=1)
+    run(tmp_path, out)
+    done = sorted(path for call in calls[:2] + calls[3:] for path in call)
+    assert done == sorted(expected["path"].to_list())  # nothing twice, nothing lost
+    assert pl.read_parquet(out).sort("agent", "path").equals(expected)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_gives_the_same_output(tmp_path):
+    walks(3000, 5).write_csv(tmp_path / "log.csv")
+    outs = [tmp_path / "once.parquet", tmp_path / "killed.parquet"]
+    options = ["--action", "action", "--reward", "reward", "--goal", "state=garden", "--chunk", "100"]
+
+    def start(out):
+        command = [sys.executable, "-m", "pprjax", "recourse", str(tmp_path / "log.csv"), "-o", str(out), *options]
+        return subprocess.Popen(command, env=os.environ)
+
+    assert start(outs[0]).wait() == 0
+    process = start(outs[1])
+    for pause in (4.0, 6.0, 8.0):
+        time.sleep(pause)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process = start(outs[1])
+    assert process.wait() == 0
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("killed")) == [
+        "killed.parquet",
+        "killed.parquet.fit",
+    ]
+
+
+def test_rows_do_not_depend_on_the_chunk_they_stand_in(expected):
+    log = Log.read(WALKS, **NAMED)
+    fitted = log.fit("state=garden")
+    paths = pl.concat(list(log.frames()))
+    alone = pl.concat([bulk.recourse_frame(fitted, paths[i : i + 7], CONFIG) for i in range(0, len(paths), 7)])
+    assert alone.sort("agent", "path").equals(expected)
+    small = pprjax.Config(iterations=4, num_paths=32, num_best=8, width=16, updates=1, batch_size=32)
+    few = paths.filter(~pl.col("states").list.contains("garden"))[:4]
+    learned = bulk.recourse_frame(fitted, few, small, method="learned")
+    last = bulk.recourse_frame(fitted, few[3:], small, method="learned")
+    assert learned.filter(path=last["path"][0]).equals(last)
