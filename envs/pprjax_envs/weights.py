@@ -38,7 +38,13 @@ def digest(*parts: Any) -> str:
     return total.hexdigest()[:24]
 
 
-def remembered(name: str, make: Callable[[], Any], *, folder: str | os.PathLike | None = None) -> tuple[Any, bool]:
+def remembered(
+    name: str,
+    make: Callable[[], Any],
+    *,
+    like: Callable[[], Any] | None = None,
+    folder: str | os.PathLike | None = None,
+) -> tuple[Any, bool]:
     """The pytree of arrays that `make()` gives, read back if it was made before under this name.
 
     Weights that can't be read, or no longer have the shape of what `make` gives, are made anew; a folder that can't be
@@ -46,6 +52,7 @@ def remembered(name: str, make: Callable[[], Any], *, folder: str | os.PathLike 
 
     Args:
         name: says all that the weights depend on; see `digest`.
+        like: a pytree as `make` gives it, where `make` can't be traced for its shapes; default `make`.
         folder: default `cache_folder()`.
 
     Returns:
@@ -58,7 +65,7 @@ def remembered(name: str, make: Callable[[], Any], *, folder: str | os.PathLike 
         if path.exists():
             try:
                 leaves = checkpointer.restore(path)["leaves"]
-                return jax.tree.map(jnp.asarray, _like(jax.eval_shape(make), leaves)), True
+                return jax.tree.map(jnp.asarray, _like(jax.eval_shape(like or make), leaves)), True
             except Exception as error:
                 warnings.warn(f"weights: can't read {path} ({error}); training anew", stacklevel=2)
         made = jax.device_get(make())
