@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+from pprjax_envs.mario import MarioEnv
 from pprjax_envs.mario_emulator import Facts
 
 PIT, FLAG, COINS = 96, 240, (64, 144)
@@ -17,12 +18,13 @@ class Hopper:
     Args:
         memory: how many of the last actions a state tells apart: 0 merges all that look alike.
         breaks_at: an x at which stepping raises.
+        pictures: show a bright bar at his place.
     """
 
-    num_actions, num_features, snapshot_bytes = 2, 5, 1000
+    num_actions, num_features, snapshot_bytes = 2, 20, 1000
 
-    def __init__(self, memory: int = 0, breaks_at: int | None = None):
-        self.memory, self.breaks_at = memory, breaks_at
+    def __init__(self, memory: int = 0, breaks_at: int | None = None, pictures: bool = False):
+        self.memory, self.breaks_at, self.pictures = memory, breaks_at, pictures
         self.played = 0
         self.start()
 
@@ -54,11 +56,14 @@ class Hopper:
 
     def facts(self):
         x, air, coins, last = self.state
-        features = np.array([x / 100, air, coins & 1, coins >> 1, sum(last)], np.float32)
+        features = np.array([*np.eye(16)[x // 16], air / 2, coins & 1, coins >> 1, len(last)], np.float32)
         dead = x == PIT and air == 0
+        frame = np.zeros((84, 84), np.uint8)
+        frame[60 - 20 * air : 80 - 20 * air, x // 4 : x // 4 + 8] = 255
         return Facts(
-            x=x, y=79 + 16 * air, dead=dead, cleared=x >= FLAG, done=self._done(), features=features, frame=None
-        )
+            x=x, y=79 + 16 * air, dead=dead, cleared=x >= FLAG, done=self._done(), features=features,
+            frame=frame if self.pictures else None,
+        )  # fmt: skip
 
     def _done(self):
         x, air = self.state[:2]
@@ -75,3 +80,15 @@ def simulate(game: Hopper, actions) -> list:
         reward, coins = game.act(action)
         seen.append((game.facts().x, coins, reward))
     return seen
+
+
+def explored(**settings) -> MarioEnv:
+    """The small game as Mario's world, every step of it taken."""
+    env = MarioEnv(**{"emulator": Hopper} | settings)
+    nodes = np.arange(len(env.explorer))
+    while nodes.size:
+        known = len(env.explorer)
+        for action in range(env.num_actions):
+            env.explorer.step(nodes, np.full(nodes.shape, action))
+        nodes = np.arange(known, len(env.explorer))
+    return env

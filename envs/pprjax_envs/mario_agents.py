@@ -53,43 +53,76 @@ class Training:
     depth: int = 1  # hidden layers
 
 
+PIXELS = Training(rounds=8, updates=100, batch_size=32, learning_rate=2.5e-4)
+"""For the view "pixels": an update of the convolutions takes some fifty milliseconds on two cores."""
+
+
+class PixelNetwork(nn.Module):
+    """Q of three pictures of 84×84: three convolutions and two layers, as in PyTorch's Mario tutorial."""
+
+    num_actions: int
+
+    @nn.compact
+    def __call__(self, observation: Array, position: Array, time: Array, action: Array | None = None) -> Array:
+        """Pixels of [3, 84, 84] in [0, 1]. Q of all actions, or of one; it sees neither position nor time."""
+        del position, time
+        x = jnp.moveaxis(observation, 0, -1)
+        for channels, size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+            x = nn.relu(nn.Conv(channels, (size, size), (stride, stride), padding="VALID")(x))
+        values = nn.Dense(self.num_actions)(nn.relu(nn.Dense(512)(x.ravel())))
+        return values if action is None else values[action]
+
+
 @struct.dataclass
 class NetworkPolicy:
-    """P_A(s, a) ∝ exp(Q(s, a) / temperature), with Q a network of what is observed."""
+    """P_A(s, a) ∝ exp(Q(s, a) / temperature), with Q a network of what the environment observes."""
 
     params: Any
     temperature: jax.Array  # float[], in units of reward
     epsilon: jax.Array  # float[], the chance of an even action
-    network: QNetwork = struct.field(pytree_node=False)
+    env: MarioEnv = struct.field(pytree_node=False)
+    network: Any = struct.field(pytree_node=False)
 
     def init(self) -> Carry:
         return ()
 
     def step(self, carry: Carry, state: MarioState) -> tuple[Carry, Float[Array, " A"]]:
-        return carry, self.log_probs(state.features)
+        return carry, self.log_probs(self.env.observe(jax.random.key(0), state, None, self.env.default_params))
 
-    def values(self, features: Float[Array, " F"]) -> Float[Array, " A"]:
+    def values(self, observation: Float[Array, "..."]) -> Float[Array, " A"]:
         """Q(s, ·), in units of reward."""
         zero = jnp.int32(0)
-        return jnp.asarray(self.network.apply(self.params, features, zero, zero)) / SCALE
+        return self.network.apply(self.params, observation, zero, zero) / SCALE
 
-    def log_probs(self, features: Float[Array, " F"]) -> Float[Array, " A"]:
+    def log_probs(self, observation: Float[Array, "..."]) -> Float[Array, " A"]:
         """log P_A(s, ·)."""
-        greedy = jax.nn.log_softmax(self.values(features) / self.temperature)
+        greedy = jax.nn.log_softmax(self.values(observation) / self.temperature)
         even = -jnp.log(float(self.network.num_actions))
         return jnp.logaddexp(greedy + jnp.log1p(-self.epsilon), even + jnp.log(self.epsilon))
 
     def table(self, world: MarioTable) -> TablePolicy:
         """The same policy over the states of the explored part."""
-        return TablePolicy(jnp.exp(_log_probs(self, jnp.asarray(world.features()))))
+        blocks = []
+        for low in range(0, world.num_states, _BLOCK):
+            ids = np.minimum(np.arange(low, low + _BLOCK), world.num_states - 1)
+            blocks.append(np.asarray(_probs(self, jnp.asarray(_observed(world.nodes, ids)))))
+        return TablePolicy(jnp.asarray(np.concatenate(blocks)[: world.num_states]))
+
+
+_BLOCK = 1024  # states whose policy is computed at once
 
 
 @jax.jit
-def _log_probs(policy: NetworkPolicy, features: Float[Array, "S F"]) -> Float[Array, "S A"]:
-    return jax.vmap(policy.log_probs)(features)
+def _probs(policy: NetworkPolicy, observations: Float[Array, "S ..."]) -> Float[Array, "S A"]:
+    return jnp.exp(jax.vmap(policy.log_probs)(observations))
 
 
-def train(env: MarioEnv, player: str, training: Training = Training(), *, seed: int = 0) -> NetworkPolicy:
+def _observed(nodes: Nodes, ids: Int[np.ndarray, " S"]) -> Float[np.ndarray, "S ..."]:
+    """What is observed in these states: pictures where there are any, else features."""
+    return nodes.observations(ids).astype(np.float32) / 255 if nodes.pictures else nodes.features[ids]
+
+
+def train(env: MarioEnv, player: str, training: Training | None = None, *, seed: int = 0) -> NetworkPolicy:
     """A player, trained in the game by double DQN; whatever it finds there the environment remembers.
 
     Each round plays games by the player's own softmax policy, with a falling share of even actions, and then updates Q
@@ -98,28 +131,16 @@ def train(env: MarioEnv, player: str, training: Training = Training(), *, seed: 
 
     Args:
         player: "seeker" or "dodger".
+        training: default `Training()`, or `PIXELS` where the environment shows pixels.
         seed: of the network, the games and the updates. What is remembered already counts as well.
 
     Raises:
         ValueError: there is no such player, or a setting is out of range.
     """
+    training = _settings(env, training)
     coin_reward = _coin_reward(player)
-    _check(training)
-    network = QNetwork(
-        num_actions=env.num_actions,
-        num_states=None,
-        num_positions=1,
-        num_times=1,
-        width=training.width,
-        depth=training.depth,
-        alignment_aware=False,
-    )
-    key_init, key_play, key_fit = jax.random.split(jax.random.key(seed), 3)
-    zero = jnp.int32(0)
-    params = network.init(key_init, jnp.zeros(env.explorer.num_features), zero, zero)
-    policy = NetworkPolicy(
-        params=params, temperature=jnp.float32(training.temperature), epsilon=jnp.float32(0), network=network
-    )
+    policy = untrained(env, training, seed=seed)
+    key_play, key_fit = jax.random.split(jax.random.key(seed))
     path = jax.tree.map(jnp.asarray, always_right(env))
     goal_x = int(env.default_params.goal_x)
     for number, epsilon in enumerate(np.linspace(training.epsilon_start, training.epsilon_end, training.rounds)):
@@ -129,23 +150,50 @@ def train(env: MarioEnv, player: str, training: Training = Training(), *, seed: 
         env.check()
         steps = remembered(env.explorer.nodes, coin_reward, goal_x)
         last = number == training.rounds - 1
-        params = fit(network, params, steps, training, jax.random.fold_in(key_fit, number), final=last)
-        policy = policy.replace(params=params)
+        key = jax.random.fold_in(key_fit, number)
+        policy = policy.replace(params=fit(policy.network, policy.params, steps, training, key, final=last))
     return policy
+
+
+def untrained(env: MarioEnv, training: Training | None = None, *, seed: int = 0) -> NetworkPolicy:
+    """A player as it is before its training."""
+    training = _settings(env, training)
+    if env.view == "pixels":
+        network = PixelNetwork(env.num_actions)
+    else:
+        network = QNetwork(
+            num_actions=env.num_actions,
+            num_states=None,
+            num_positions=1,
+            num_times=1,
+            width=training.width,
+            depth=training.depth,
+            alignment_aware=False,
+        )
+    observation, zero = jnp.zeros(env.observation_space().shape), jnp.int32(0)
+    return NetworkPolicy(
+        params=network.init(jax.random.key(seed), observation, zero, zero),
+        temperature=jnp.float32(training.temperature),
+        epsilon=jnp.float32(0),
+        env=env,
+        network=network,
+    )
 
 
 def trained(
     env: MarioEnv,
     player: str,
-    training: Training = Training(),
+    training: Training | None = None,
     *,
     seed: int = 0,
     folder: str | os.PathLike | None = None,
 ) -> tuple[NetworkPolicy, bool]:
     """What `train` gives, read back if it was trained before on this game with these settings; and whether it was."""
+    training = _settings(env, training)
     what = (env.game, env.default_params, player, training, seed)
     name = f"mario-{player}-{weights.digest(*map(repr, what))}"
-    return weights.remembered(name, partial(train, env, player, training, seed=seed), folder=folder)
+    make = partial(train, env, player, training, seed=seed)
+    return weights.remembered(name, make, like=partial(untrained, env, training), folder=folder)
 
 
 def planner(
@@ -187,7 +235,8 @@ def _games(task: Task, path: Any, key: jax.Array, *, num: int) -> Any:
 class Steps:
     """M steps between N states, padded so that few programs are compiled."""
 
-    features: jax.Array  # float[N', F]
+    features: jax.Array  # float[N', F]; or uint8[N', 84, 84], pictures
+    stack: jax.Array | None  # int32[N', 3], the states whose pictures are observed; None with features
     tried: jax.Array  # bool[N', A]
     before: jax.Array  # int32[M'], a state
     action: jax.Array  # int32[M']
@@ -210,8 +259,10 @@ def remembered(nodes: Nodes, coin_reward: float, goal_x: int) -> Steps:
         size = 4 ** max(7, int(np.ceil(np.log(len(x)) / np.log(4))))
         return jnp.asarray(np.concatenate([x, np.zeros((size - len(x), *x.shape[1:]), x.dtype)]))
 
+    everything = np.arange(len(nodes.x))
     return Steps(
-        features=padded(nodes.features),
+        features=padded(nodes.frames(everything) if nodes.pictures else nodes.features),
+        stack=padded(nodes.stack(everything)) if nodes.pictures else None,
         tried=padded(tried),
         before=padded(before.astype(np.int32)),
         action=padded(action.astype(np.int32)),
@@ -274,13 +325,13 @@ def _tuples(steps: Steps, chosen: Int[Array, " M"]) -> Tuples:
     after, last = steps.after[chosen], steps.last[chosen]
     nothing = jnp.zeros_like(chosen)
     return Tuples(
-        observation_tm1=steps.features[steps.before[chosen]],
+        observation_tm1=_observation(steps, steps.before[chosen]),
         position_tm1=nothing,
         time_tm1=nothing,
         action_tm1=steps.action[chosen],
         reward_t=steps.reward[chosen],
         return_t=steps.reward[chosen],
-        observation_t=steps.features[after],
+        observation_t=_observation(steps, after),
         position_t=nothing,
         available_t=steps.tried[after],
         to_go=jnp.where(last, 0, 1),
@@ -288,6 +339,20 @@ def _tuples(steps: Steps, chosen: Int[Array, " M"]) -> Tuples:
         weight=jnp.ones_like(steps.reward[chosen]),
         place=nothing,
     )
+
+
+def _observation(steps: Steps, at: Int[Array, " M"]) -> Float[Array, "M ..."]:
+    if steps.stack is None:
+        return steps.features[at]
+    return steps.features[steps.stack[at]].astype(jnp.float32) / 255
+
+
+def _settings(env: MarioEnv, training: Training | None) -> Training:
+    """The training, by default that of the environment's view; every setting in its range."""
+    if training is None:
+        training = PIXELS if env.view == "pixels" else Training()
+    _check(training)
+    return training
 
 
 def _coin_reward(player: str) -> float:

@@ -89,11 +89,18 @@ class Nodes:
 
     def observations(self, nodes: Int[np.ndarray, " B"]) -> UInt8[np.ndarray, "B 3 84 84"]:
         """The last three pictures at each node, grey; before the start its own."""
+        shown, at = np.unique(self.stack(nodes), return_inverse=True)
+        return self.frames(shown)[at.reshape(-1, STACK)]
+
+    def stack(self, nodes: Int[np.ndarray, " B"]) -> Int[np.ndarray, "B 3"]:
+        """The nodes whose pictures are observed at each node."""
         older = np.maximum(self.parent[nodes], ROOT)
-        stack = np.stack([np.maximum(self.parent[older], ROOT), older, nodes], 1)
-        shown, at = np.unique(stack, return_inverse=True)
-        frames = [np.frombuffer(zlib.decompress(self.pictures[i]), np.uint8) for i in shown]
-        return np.stack(frames)[at.reshape(-1, STACK)].reshape(-1, STACK, SIDE, SIDE)
+        return np.stack([np.maximum(self.parent[older], ROOT), older, nodes], 1).astype(np.int32)
+
+    def frames(self, nodes: Int[np.ndarray, " B"]) -> UInt8[np.ndarray, "B 84 84"]:
+        """The picture of each node."""
+        frames = [np.frombuffer(zlib.decompress(self.pictures[i]), np.uint8) for i in nodes]
+        return np.stack(frames).reshape(-1, SIDE, SIDE)
 
 
 class Explorer:

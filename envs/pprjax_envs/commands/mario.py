@@ -25,8 +25,9 @@ SETTINGS = Config(
     lambda_policy=10.0,
     c_e=0.0,
     epsilon_from="policy",
-    iterations=60,
-    num_paths=32,
+    epsilon_start=0.5,
+    iterations=40,
+    num_paths=24,
     num_best=8,
     batch_size=128,
 )
@@ -43,7 +44,7 @@ def main(
     seed: int = 0,
     cache: Path | None = None,
     table: Path | None = None,
-    memory: float = 1.0,
+    snapshots: float = 1.0,
     video: Path | None = None,
     config: tyro.conf.OmitArgPrefixes[Config] = SETTINGS,
 ) -> None:
@@ -60,7 +61,7 @@ def main(
         seed: of the players' training and of the recourse.
         cache: the folder where trained players are kept; default $PPRJAX_CACHE, or pprjax in the user's cache folder.
         table: an explored.npz to start from.
-        memory: GiB that snapshots of the game may take.
+        snapshots: GiB that snapshots of the game may take.
         video: a GIF of both recourses to write.
         config: every knob of Algorithm 1.
     """
@@ -69,8 +70,8 @@ def main(
     from pprjax_envs.mario_emulator import rom_hash
 
     rom_hash()
-    if not memory > 0:
-        raise ValueError(f"memory: expected a number of GiB above 0, got {memory}")
+    if not snapshots > 0:
+        raise ValueError(f"snapshots: expected a number of GiB above 0, got {snapshots}")
 
     from rich.console import Console
 
@@ -80,7 +81,7 @@ def main(
     from pprjax_envs.mario_emulator import NESEmulator
 
     steps = mario.steps_for(goal_x) if max_steps is None else max_steps
-    env = mario.MarioEnv(goal_x=goal_x, max_steps=steps, memory=int(memory * 2**30), table=table)
+    env = mario.MarioEnv(goal_x=goal_x, max_steps=steps, memory=int(snapshots * 2**30), table=table)
     folder = output_folder(out)
     console, seconds = Console(), {}
     with compile_seconds() as compiling:
