@@ -40,6 +40,12 @@ def copy_bandwidth(mebibytes: int = 256) -> float:
     return 2 * block.nbytes / median_seconds(lambda: copy(block))[0]
 
 
+def beside_floor(seconds: float, moved: float) -> dict[str, float]:
+    """How many times as long as copying the least bytes that must be moved; where a cache holds them it is no floor."""
+    bandwidth = copy_bandwidth()
+    return {"copy_bytes_per_s": bandwidth, "floor_bytes": moved, "times_floor": seconds / (moved / bandwidth)}
+
+
 def table(title: str, rows: list[dict[str, Any]]) -> None:
     """The rows on stderr."""
     shown = Table(title=title)

@@ -13,7 +13,7 @@ import time
 import jax
 import jax.numpy as jnp
 from pprjax_envs import gridworld
-from report import copy_bandwidth, finish, table
+from report import beside_floor, finish, table
 
 from pprjax import Config, exact, learner, recourse
 from pprjax.metrics import relative_gap
@@ -38,7 +38,6 @@ def main() -> None:
     seconds, found = run()
     gap = relative_gap(found.reward, exact(task, originals, config).reward)
     moved = args.originals * bytes_moved(task, originals, config)
-    bandwidth = copy_bandwidth()
     figures = {
         "originals": args.originals,
         "iterations": args.iterations,
@@ -46,9 +45,7 @@ def main() -> None:
         "seconds": seconds,
         "compile_s": max(first - seconds, 0.0),
         "within_1": float((gap <= 0.01).mean()),
-        "copy_bytes_per_s": bandwidth,
-        "floor_bytes": moved,
-        "times_floor": seconds / (moved / bandwidth),
+        **beside_floor(seconds, moved),
     }
     table("training", [figures])
     finish(f"trained_{args.originals}", figures)
