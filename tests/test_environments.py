@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pprjax_envs import GridWorld, TabularMDP
+from mario_fake import Hopper, explored
+from pprjax_envs import GridWorld, MarioEnv, TabularMDP
 from pprjax_envs.lstm import LSTMClassifier
 from pprjax_envs.sequence import SequenceEnv
 
@@ -44,6 +45,8 @@ WORLDS = {
     "grid world": GridWorld,
     "grid world with two moneys": lambda: GridWorld(["S$#F", "..H.", "$LL."], max_steps=12),
     "sequences": sequences,
+    "Mario, a small game in place of the emulator": lambda: MarioEnv(emulator=Hopper, goal_x=200, max_steps=14),
+    "Mario's table": lambda: explored(goal_x=200, max_steps=14).explored(),
 }
 
 LANES = 64

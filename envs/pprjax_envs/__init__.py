@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pprjax_envs.gridworld import GridWorld as GridWorld
+    from pprjax_envs.mario import MarioEnv as MarioEnv
+    from pprjax_envs.mario_table import MarioTable as MarioTable
     from pprjax_envs.sequence import SequenceEnv as SequenceEnv
     from pprjax_envs.tabular import TabularMDP as TabularMDP
 
-_HOMES = {"GridWorld": "gridworld", "SequenceEnv": "sequence", "TabularMDP": "tabular"}
+_HOMES = {
+    "GridWorld": "gridworld",
+    "MarioEnv": "mario",
+    "MarioTable": "mario_table",
+    "SequenceEnv": "sequence",
+    "TabularMDP": "tabular",
+}
 
 _ROOMS = {*_HOMES.values(), "temperature"}
 

@@ -83,7 +83,7 @@ def jumps(rows: Mapping[str, Float[np.ndarray, " bins"]], *, width: int = TILE, 
         ax.plot(x + 8, -0.18, marker="o", color="#e6a700", markeredgecolor="#5a4600", clip_on=False, markersize=6)
     ax.set(xlabel="Mario's position in pixels (grey: never there)", xlim=(first * width, last * width))
     ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows))
-    ax.invert_yaxis()
+    ax.set_ylim(len(rows), 0)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     figure.colorbar(image, ax=ax, label="probability of jumping", pad=0.01)
@@ -94,6 +94,7 @@ def level(
     paths: Mapping[str, tuple[Int[np.ndarray, " T"], Int[np.ndarray, " T"]]],
     background: UInt8[np.ndarray, "240 W 3"] | None = None,
     *,
+    coins: Sequence[tuple[int, int]] = (),
     goal_x: int | None = None,
     died: Sequence[str] = (),
 ) -> Figure:
@@ -102,6 +103,7 @@ def level(
     Args:
         paths: x and y of each, in pixels; names of `STYLES` are drawn in their style.
         background: a picture of the level from its left end on; None: none.
+        coins: positions at which a coin was taken, marked.
         goal_x: where a line says that the goal is.
         died: names of the paths that end in death.
     """
@@ -119,9 +121,12 @@ def level(
         label = f"{name}, dies" if name in died else name
         ax.plot(across, down, linewidth=2.4, label=label, markevery=[len(x) - 1], markersize=9,
                 markeredgecolor="white", **style)  # fmt: skip
+    for x, y in coins:
+        ax.plot(x + MIDDLE[0], 255 - y + MIDDLE[1] - 16, marker="o", color="#ffd84d", markeredgecolor="#5a4600",
+                markersize=8, zorder=5)  # fmt: skip
     if goal_x is not None:
         ax.axvline(goal_x, color="#009e73", linewidth=1.5, linestyle=":")
-        ax.text(goal_x + 3, 14, f"goal: alive beyond {goal_x}", color="#006b4f", fontsize=9, va="top")
+        ax.text(goal_x - 3, 14, f"goal: alive beyond {goal_x}", color="#006b4f", fontsize=9, va="top", ha="right")
     ax.set(xlim=(0, width), ylim=(HEIGHT, 0), aspect="equal", yticks=[], xlabel="pixels from the start of the level")
     ax.spines[:].set_visible(False)
     ax.legend(loc="upper left", framealpha=0.9, fontsize=9)

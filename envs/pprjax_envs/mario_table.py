@@ -52,6 +52,11 @@ class Play:
     def path(self) -> Paths:
         return Paths.from_lists([self.symbols], [self.actions])
 
+    def coin_places(self) -> Int[np.ndarray, "C 2"]:
+        """x and y where coins were taken."""
+        taken = np.flatnonzero(self.coins) + 1
+        return np.stack([self.x[taken], self.y[taken]], 1)
+
 
 def as_play(nodes: Nodes, way: Sequence[int], actions: Sequence[int], symbols: str) -> Play:
     """The actions along this way through the nodes, one node more than there are actions."""

@@ -26,9 +26,10 @@ SETTINGS = Config(
     c_e=0.0,
     epsilon_from="policy",
     epsilon_start=0.5,
-    iterations=40,
+    iterations=60,
     num_paths=24,
     num_best=8,
+    updates=16,
     batch_size=128,
 )
 """The paper's λ. The states of the game are a tree, nearly: a UCB bonus would try each once and follow Q nowhere."""
@@ -102,12 +103,13 @@ def main(
     divergence = kl_table(env, players, plays)
     camera = NESEmulator()
     games = {name: play.actions for name, play in plays.items()}
-    coins = sorted({int(x) for play in plays.values() for x in play.x[1:][play.coins > 0]})
+    coins = sorted({int(x) for play in plays.values() for x, _ in play.coin_places()})
     figures = {
         "jumps.png": mario_figures.jumps(strips(env.explored(), players, plays), coins=coins),
         "level.png": mario_figures.level(
             {name: (play.x, play.y) for name, play in plays.items()},
             mario_figures.panorama(camera, list(games.values())),
+            coins=[(int(x), int(y)) for play in plays.values() for x, y in play.coin_places()],
             goal_x=goal_x,
             died=[name for name, play in plays.items() if play.dead],
         ),
@@ -230,16 +232,14 @@ def _as_rich(rows: pl.DataFrame) -> Table:
     from rich import box
     from rich.table import Table
 
-    shown = Table(title="Always walking right, edited", box=box.SIMPLE_HEAD, pad_edge=False)
-    names = ("player", "path", "survives", "x", "coins", "steps", "R", "s_goal", "s_path", "s_policy", "d")
-    for name in names:
-        shown.add_column(name, justify="left" if name in ("player", "path", "survives") else "right")
+    shown = Table(title="Always walking right, edited", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("player", "path", "lives", "x", "coins", "steps", "R", "s_goal", "s_path", "s_policy", "d"):
+        shown.add_column(name, justify="left" if name in ("player", "path", "lives") else "right", no_wrap=True)
     for row in rows.iter_rows(named=True):
-        scores = [row["reward"], row["s_goal"], row["s_path"], row["s_policy"]]
+        scores = {"reward": ".0f", "s_goal": ".0f", "s_path": ".3f", "s_policy": ".3f", "distance": "d"}
         shown.add_row(
             row["player"], row["method"], "yes" if row["survives"] else "no", str(row["x"]), str(row["coins"]),
-            str(len(row["actions"])), *("" if x is None else f"{x:.2f}" for x in scores),
-            "" if row["distance"] is None else str(row["distance"]),
+            str(len(row["actions"])), *("" if row[k] is None else f"{row[k]:{form}}" for k, form in scores.items()),
         )  # fmt: skip
     return shown
 
@@ -248,7 +248,7 @@ def _kl_as_rich(divergence: dict[str, dict[str, float]]) -> Table:
     from rich import box
     from rich.table import Table
 
-    shown = Table(title="KL divergence of the recourse from each player's policy", box=box.SIMPLE_HEAD, pad_edge=False)
+    shown = Table(title="KL divergence from each player", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("", *(f"coin {player}" for player in PLAYERS)):
         shown.add_column(name, justify="right" if name else "left")
     for player, row in divergence.items():
