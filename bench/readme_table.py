@@ -168,6 +168,20 @@ def temperature(line: Line) -> list[Row]:
     return [("years at least as good as beam search's, equal calls", percent(line["share_at_least_beam"]), "", "")]
 
 
+def mario(line: Line) -> list[Row]:
+    one = f"one emulator {number(line['played_one_per_s'])}"
+    return [
+        (
+            "Mario: new steps of four frames/s, two emulators",
+            number(line["played_two_per_s"]),
+            one,
+            ratio(line["ratio"]),
+        ),
+        ("Mario: remembered steps/s through the callback", number(line["remembered_per_s"]), "", ""),
+        ("Mario: steps/s of the exported table", number(line["table_per_s"]), "", ""),
+    ]
+
+
 ROWS = {
     "quality": quality,
     "reference_torch": reference,
@@ -180,6 +194,7 @@ ROWS = {
     "batching_memory": batching_memory,
     "action_changes": changes,
     "temperature": temperature,
+    "mario": mario,
     "ablation": lambda line: [],
 }
 
