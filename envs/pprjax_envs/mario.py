@@ -207,7 +207,7 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
         self.explorer.close()
 
 
-def _state(time: Array, step: Step) -> MarioState:
+def _state(time: Array, step: Any) -> MarioState:
     return MarioState(time=time, node=step.node, x=step.x, y=step.y, flags=step.flags, features=step.features)
 
 

@@ -145,13 +145,14 @@ def train(env: MarioEnv, player: str, training: Training | None = None, *, seed:
     goal_x = int(env.default_params.goal_x)
     for number, epsilon in enumerate(np.linspace(training.epsilon_start, training.epsilon_end, training.rounds)):
         key = jax.random.fold_in(key_play, number)
-        played = policy.replace(epsilon=jnp.float32(epsilon))
+        played = dataclasses.replace(policy, epsilon=jnp.float32(epsilon))
         _games(Task(env, played), path, key, num=training.num_paths).num_actions.block_until_ready()
         env.check()
         steps = remembered(env.explorer.nodes, coin_reward, goal_x)
         last = number == training.rounds - 1
         key = jax.random.fold_in(key_fit, number)
-        policy = policy.replace(params=fit(policy.network, policy.params, steps, training, key, final=last))
+        params = fit(policy.network, policy.params, steps, training, key, final=last)
+        policy = dataclasses.replace(policy, params=params)
     return policy
 
 
@@ -273,9 +274,7 @@ def remembered(nodes: Nodes, coin_reward: float, goal_x: int) -> Steps:
     )
 
 
-def fit(
-    network: nn.Module, params: Any, steps: Steps, training: Training, key: jax.Array, *, final: bool = False
-) -> Any:
+def fit(network: Any, params: Any, steps: Steps, training: Training, key: jax.Array, *, final: bool = False) -> Any:
     """The weights after `training.updates` minibatches of these steps, or ten times as many where they are `final`.
 
     Adam, its step falling linearly to a twentieth where the updates are final, on the Huber loss of the learner's
@@ -287,7 +286,7 @@ def fit(
 
 
 @partial(jax.jit, static_argnames=("network", "training"))
-def _fit(network: nn.Module, params: Any, steps: Steps, training: Training, key: jax.Array, rates: Array) -> Any:
+def _fit(network: Any, params: Any, steps: Steps, training: Training, key: jax.Array, rates: Array) -> Any:
     adam = optax.scale_by_adam()
 
     def update(carry, inputs):

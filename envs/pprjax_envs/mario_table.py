@@ -123,10 +123,10 @@ def save(nodes: Nodes, game: Game, path: str | os.PathLike) -> None:
     """
     if game.pictures:
         raise ValueError("pictures: expected a game without, since a table holds no frames of the game")
-    ordered, _ = canonical(nodes)
+    arrays: dict[str, Any] = canonical(nodes)[0].arrays()
     about = np.frombuffer(json.dumps({"format": FORMAT, **dataclasses.asdict(game)}).encode(), np.uint8)
     with replacing(path) as aside, open(aside, "wb") as file:
-        np.savez_compressed(file, about=about, **ordered.arrays())
+        np.savez_compressed(file, about=about, **arrays)
 
 
 def load(path: str | os.PathLike, game: Game | None = None) -> tuple[Nodes, Game]:
