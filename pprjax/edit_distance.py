@@ -152,8 +152,7 @@ def levenshtein(
     """d(τ₀, τ): the cheapest way to edit the original into each path, symbol by symbol (Levenshtein, 1966).
 
     Works on NumPy and JAX arrays, and under `jit` and `vmap`. Fastest for many paths of at most 32 symbols, as uint8 on
-    the device, with an original of at most 32, none of its symbols above 253 (of wider paths: the largest less than
-    254 above the smallest).
+    the device, with an original of at most 32 (of wider paths: its largest symbol less than 254 above its smallest).
 
     Args:
         original: τ₀; symbols in [0, 2³¹ - 1].
@@ -256,9 +255,10 @@ def _distances(original, original_length, paths, lengths, *, costs: EditCosts) -
     flat, flat_lengths = paths.reshape(math.prod(batch), room), lengths.reshape(-1)
     if costs.unit and 0 < original.shape[0] <= WORD_BITS and room and len(flat) >= BULK:
         operands = (original, original_length, flat, flat_lengths)
-        if room <= STEPS:
-            low = 0 if paths.dtype == jnp.uint8 else original.min()
-            narrow = original.max() - low < SYMBOL_RANGE
+        if room <= STEPS and paths.dtype == jnp.uint8:
+            result = _bulk(jnp.where(original > 255, PAD, original), *operands[1:])
+        elif room <= STEPS:
+            narrow = original.max() - original.min() < SYMBOL_RANGE
             result = jax.lax.cond(narrow, _bulk_bytes, _bulk_words, *operands)
         else:
             result = _bulk_words(*operands)
@@ -293,13 +293,9 @@ def between(
 
 def _bulk_bytes(original, original_length, paths, lengths) -> Int[Array, " B"]:
     """`_bulk` for an original whose symbols span less than SYMBOL_RANGE: four times as many lanes in a register."""
-    low = original.min() - 1 if paths.dtype != jnp.uint8 else 0
-
-    def byte(symbols):
-        # clipped as int32, which XLA narrows well
-        return symbols if symbols.dtype == jnp.uint8 else jnp.clip(symbols - low, 0, 255).astype(jnp.uint8)
-
-    return _bulk(byte(original), original_length, byte(paths), lengths)
+    low = original.min() - 1  # clipped as int32, which XLA narrows well
+    original, paths = (jnp.clip(symbols - low, 0, 255) for symbols in (original, paths))
+    return _bulk(original, original_length, paths.astype(jnp.uint8), lengths)
 
 
 def _bulk_words(original, original_length, paths, lengths) -> Int[Array, " B"]:
@@ -308,6 +304,7 @@ def _bulk_words(original, original_length, paths, lengths) -> Int[Array, " B"]:
 
 def _bulk(original, original_length, paths, lengths) -> Int[Array, " B"]:
     """D[original_length, length] of many paths against at most 32 symbols, under unit costs, in words as wide as these.
+    PAD in the original matches nothing.
 
     STEPS are unrolled, so that a column lives in registers, and the bottom row is summed up on the way: to count the
     bits of the last column instead takes LLVM minutes to compile. The barriers keep XLA from fusing what is fast
@@ -327,8 +324,9 @@ def _bulk(original, original_length, paths, lengths) -> Int[Array, " B"]:
     rows = n + -n % bits
     place = jnp.arange(rows) - (rows - original_length)
     weights = jnp.where(place >= 0, 1 << jnp.arange(rows) % bits, 0).astype(word).reshape(-1, bits)
-    pieces = original[place % n].reshape(-1, bits)
-    matches = barrier([_match(piece, symbols, weight) for piece, weight in zip(pieces, weights, strict=True)])
+    row = original[place % n].reshape(-1, bits)
+    pieces, marks = row.astype(paths.dtype), jnp.where(row == PAD, 0, weights).astype(word)
+    matches = barrier([_match(piece, symbols, mark) for piece, mark in zip(pieces, marks, strict=True)])
     matches = [m.reshape(blocks, segments, steps, LANES).swapaxes(0, 1) for m in matches]
     left = jnp.pad(lengths, (0, -count % LANES)).reshape(shape) - steps * jnp.arange(segments)[:, None, None]
     left = barrier(jnp.clip(left, 0, steps).astype(word))  # symbols still to come when a segment begins
