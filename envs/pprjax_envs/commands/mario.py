@@ -233,10 +233,10 @@ def _as_rich(rows: pl.DataFrame) -> Table:
     from rich.table import Table
 
     shown = Table(title="Always walking right, edited", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("player", "path", "lives", "x", "coins", "steps", "R", "s_goal", "s_path", "s_policy", "d"):
+    for name in ("player", "path", "lives", "x", "coins", "steps", "R", "s_goal", "s_policy", "d"):
         shown.add_column(name, justify="left" if name in ("player", "path", "lives") else "right", no_wrap=True)
     for row in rows.iter_rows(named=True):
-        scores = {"reward": ".0f", "s_goal": ".0f", "s_path": ".3f", "s_policy": ".3f", "distance": "d"}
+        scores = {"reward": ".0f", "s_goal": ".0f", "s_policy": ".3f", "distance": "d"}
         shown.add_row(
             row["player"], row["method"], "yes" if row["survives"] else "no", str(row["x"]), str(row["coins"]),
             str(len(row["actions"])), *("" if row[k] is None else f"{row[k]:{form}}" for k, form in scores.items()),
