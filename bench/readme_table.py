@@ -182,6 +182,17 @@ def mario(line: Line) -> list[Row]:
     ]
 
 
+def logs(line: Line) -> list[Row]:
+    what = f"{line['paths']:,} logged paths, file to file"
+    rows = [(f"{what}, certified", seconds(60 * line["minutes"]), "", "")]
+    rows.append((f"{what}, peak memory", f"{line['peak_gib']:.2g} GiB", "", ""))
+    if "within_2_percent" in line:
+        learned = f"{what}, {line['num_learned']:,} of them learned"
+        rows.append((learned, seconds(60 * line["learned_minutes"]), "", ""))
+        rows.append((f"{what}, learned within 2 % of the certificate", percent(line["within_2_percent"]), "", ""))
+    return rows
+
+
 ROWS = {
     "quality": quality,
     "reference_torch": reference,
@@ -195,6 +206,8 @@ ROWS = {
     "action_changes": changes,
     "temperature": temperature,
     "mario": mario,
+    "log_recourse": logs,
+    "log_recourse_learned": logs,
     "ablation": lambda line: [],
 }
 
