@@ -53,7 +53,8 @@ def recourse_frame(
     Returns:
         One row a path, sorted by agent and path: agent, path, status ("met": it reaches the goal already; else as in
         `pprjax.recourse`), method, seed, reward (R), reward_before and reward_after (R_goal as logged, and of the
-        recourse), s_path, s_policy, distance, gap (0 where certified, null where not), original, recourse, actions,
+        recourse), s_path, s_policy, distance, gap (0 where certified, null where not), probability (that the world
+        leads along the recourse if its actions are taken: below 1 where chance decides), original, recourse, actions,
         and edits, one character for each: = kept, ~ replaced, + inserted, - deleted.
 
     Raises:
@@ -148,7 +149,8 @@ def run(
         chunk: paths of a chunk, roughly.
 
     Returns:
-        What was done: num_paths, num_rejected (rows), status (how many paths have which), largest distance.
+        What was done: num_paths, num_rejected (rows), status and method (how many paths have which), deterministic
+        (the world).
 
     Raises:
         ValueError: as `Log.read`, `Log.fit` and `recourse_frame`, or OUT.work belongs to another log or other options.
@@ -162,6 +164,15 @@ def run(
     known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else None
     if known is not None and {k: known[k] for k in wanted} != wanted:
         raise ValueError(f"out: {work} holds chunks of another log or of other options; remove it to start anew")
+    try:
+        return _work(source, out, work, wanted, known, read, fit, config, method, seed, chunk, progress)
+    except ValueError:  # a mistake, which going on would only repeat
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+
+
+def _work(source, out, work, wanted, known, read, fit, config, method, seed, chunk, progress) -> dict[str, Any]:
+    manifest = work / "manifest.json"
     if known is None:
         shutil.rmtree(work, ignore_errors=True)
         (work / "done").mkdir(parents=True)
@@ -195,12 +206,16 @@ def run(
     if log.rejected.height:
         with replacing(out.with_name(out.name + ".rejected")) as aside:
             log.rejected.write_csv(aside)
+    else:
+        out.with_name(out.name + ".rejected").unlink(missing_ok=True)  # of an earlier run
     shutil.rmtree(work)
-    counted = pl.scan_parquet(out).group_by("status").len().sort("status").collect()
+    counted, methods = (pl.scan_parquet(out).group_by(by).len().sort(by).collect() for by in ("status", "method"))
     return {
         "num_paths": log.num_paths,
         "num_rejected": log.rejected.height,
         "status": dict(counted.iter_rows()),
+        "method": dict(methods.drop_nulls().iter_rows()),
+        "deterministic": fitted.deterministic,
     }
 
 
@@ -265,6 +280,7 @@ def _as_frame(
     for low in range(0, len(there), ALIGNED):
         at = there[low : low + ALIGNED]
         edits[at] = alignments(Paths(states[at], lengths[at]), Paths(found.symbols[at], found.lengths[at]))
+    likely = np.where(found.lengths > 0, fitted.probability(found.symbols, found.actions, found.lengths), np.nan)
     columns = {name: pl.Series(values, nan_to_null=True) for name, values in found.numbers.items()}
     return pl.DataFrame(
         {
@@ -280,6 +296,7 @@ def _as_frame(
             "s_policy": columns["policy"],
             "distance": pl.Series([None if d < 0 else d for d in found.distance.tolist()], dtype=pl.Int32),
             "gap": columns["gap"],
+            "probability": pl.Series(likely, nan_to_null=True),
             "original": _named(states, lengths, fitted.states),
             "recourse": _named(found.symbols, found.lengths, fitted.states),
             "actions": _named(found.actions, np.maximum(found.lengths - 1, 0), fitted.actions),

@@ -78,6 +78,16 @@ class Fitted:
         params = self.env.default_params.replace(start=jnp.int32(start))
         return Task(self.env, TablePolicy(jnp.asarray(self.probs(agent))), goal=self.goal, params=params)
 
+    def probability(
+        self, states: Int[np.ndarray, "B T"], actions: Int[np.ndarray, "B M"], lengths: Int[np.ndarray, " B"]
+    ) -> Float[np.ndarray, " B"]:
+        """How likely these actions lead along these states: 1 in a deterministic world."""
+        if self.transition is None:
+            return np.ones(len(states))
+        moves = np.arange(actions.shape[1]) < lengths[:, None] - 1
+        steps = self.transition[states[:, :-1], actions, states[:, 1:]]
+        return np.where(moves, steps, 1.0).prod(1)
+
     def met(self, states: Int[np.ndarray, "B N"], rewards: Float[np.ndarray, " B"]) -> Bool[np.ndarray, " B"]:
         """Which logged paths, PAD behind their ends, meet the goal already: by R_goal, or by a state on the way."""
         if self.goal is None:
@@ -157,8 +167,8 @@ def fit(log: Log, goal: str | None = None, *, smoothing: float | None = None, ma
         max_steps: the largest number of actions of a recourse; default: that of the longest path.
 
     Raises:
-        ValueError: the goal is none of these, its state or label is not in the log, an option is out of range, or
-            chance decides in a world of more than 512 states.
+        ValueError: the goal is none of these, its state, label or rewards are not in the log, an option is out of
+            range, or chance decides in a world of more than 512 states.
     """
     if smoothing is not None and not (np.isfinite(smoothing) and smoothing > 0):
         raise ValueError(f"smoothing: expected a finite number above 0, got {smoothing}")
@@ -248,6 +258,8 @@ def _goal(
             raise ValueError(f"goal: no path of the log visits the state {value!r}")
         return goals.ends_in(ends), ends, float("nan")
     if kind == "reward" and sign == ">=":
+        if not log.rewarded:
+            raise ValueError("goal: reward>= needs a column of rewards; name it with `reward`")
         try:
             return goals.at_least(float(value)), None, float("nan")
         except ValueError:

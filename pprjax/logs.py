@@ -40,6 +40,7 @@ class Log:
     buckets: tuple[Path, ...]  # parquet: id, agent, path, states, actions, rewards, good
     num_paths: int
     longest: int  # states of the longest path
+    rewarded: bool  # the log says what steps paid
     counts: pl.DataFrame  # agent, state, action, next, held, count, reward (summed)
     ends: pl.DataFrame  # state, good, held, count: where paths end
     rejected: pl.DataFrame  # file, line, agent, path, reason
@@ -63,9 +64,9 @@ class Log:
     ) -> Log:
         """Read a log.
 
-        A path is rejected, and the line and reason noted in `rejected`, if one of its rows lacks a value or has NaN
-        for one (the action and reward of its last row are not needed), if two of its rows have the same step, if a
-        step is missing between two whole numbers, or if it has only one state.
+        A path is rejected, and the line and reason noted in `rejected`, if one of its rows lacks a value or has NaN for
+        one (in CSV also nan, NA and null; the action and reward of its last row are not needed), if two of its rows
+        have the same step, if a step is missing between two whole numbers, or if it has only one state.
 
         Args:
             source: a parquet, CSV or JSONL file, a folder of them, or a pandas or polars frame.
@@ -110,11 +111,15 @@ class Log:
         rejected = pl.concat([bad for _, bad in parts]).sort("file", "line") if parts else _no_rejects()
         counted = [c for c, _ in parts if c.num_paths]
         if not counted:
-            raise ValueError(f"source: no whole path in it; {rejected.height} rows were rejected")
+            why = [
+                f"; the first, line {row['line']}: {row['reason']}" for row in rejected.head(1).iter_rows(named=True)
+            ]
+            raise ValueError(f"source: no whole path in it; {rejected.height} rows were rejected{''.join(why)}")
         return cls(
             buckets=tuple(sorted((home / "paths").glob("*.parquet"))),
             num_paths=sum(c.num_paths for c in counted),
             longest=max(c.longest for c in counted),
+            rewarded="reward" in named,
             counts=_summed([c.counts for c in counted], ["agent", "state", "action", "next", "held"]),
             ends=_summed([c.ends for c in counted], ["state", "good", "held"]),
             rejected=rejected,
@@ -127,7 +132,8 @@ class Log:
         folder = self.buckets[0].parent.parent
         for name in TABLES:
             write_table(getattr(self, name), folder / f"{name}.parquet")
-        write_json({"num_paths": self.num_paths, "longest": self.longest}, folder / "log.json")
+        sizes = {"num_paths": self.num_paths, "longest": self.longest, "rewarded": self.rewarded}
+        write_json(sizes, folder / "log.json")
 
     @classmethod
     def open(cls, folder: Path) -> Log:
@@ -180,8 +186,19 @@ def _sources(source: Any, pandas: bool) -> Iterator[tuple[str, pl.LazyFrame]]:
         yield file.name, frame
 
 
+MISSING = ["", "NaN", "nan", "NA", "null"]
+"""What stands for a lacking value in a CSV file."""
+
+
 def _read_csv(file: Path) -> pl.LazyFrame:
-    return pl.scan_csv(file, infer_schema=False, row_index_name="line", row_index_offset=2, truncate_ragged_lines=True)
+    return pl.scan_csv(
+        file,
+        infer_schema=False,
+        null_values=MISSING,
+        row_index_name="line",
+        row_index_offset=2,
+        truncate_ragged_lines=True,
+    )
 
 
 def _read_jsonl(file: Path) -> pl.LazyFrame:

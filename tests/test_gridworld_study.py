@@ -80,7 +80,7 @@ def test_the_divergence_by_hand():
 
 def test_claims_hold_where_the_tables_say_so(scores, lambdas):
     found = {c["claim"]: c for c in study.claims(ENV, scores, lambdas)}
-    assert len(found) == 9
+    assert len(found) == 10
     assert all(c["holds"] for name, c in found.items() if "lambda" in name or "λ" in name)
     own = {(row["recourse"], row["agent"]): row for row in study.personalization(ENV, scores).to_dicts()}
     for driver in DRIVERS:

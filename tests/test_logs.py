@@ -8,6 +8,7 @@ import sys
 import time
 
 import numpy as np
+import pandas
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -72,6 +73,7 @@ def test_a_recourse_reaches_the_goal_and_is_the_certified_best(expected):
     assert set(todo["status"]) == {"reached_goal"}
     assert all(row[-1] == "garden" for row in todo["recourse"])
     assert set(todo["gap"]) == {0.0}
+    assert set(todo["probability"]) == {1.0}
     # again, one by one, by the library
     number = {name: i for i, name in enumerate(fitted.states.tolist())}
     for row in todo.iter_rows(named=True):
@@ -110,7 +112,6 @@ def test_neither_order_nor_names_nor_form_matter(expected, tmp_path_factory, see
     folder = tmp_path_factory.mktemp("log")
     source = frame
     if form == "pandas":
-        pandas = pytest.importorskip("pandas")
         source = pandas.DataFrame(frame.to_dict(as_series=False))
     elif form == "folder":
         frame[:40].write_csv(folder / "a.csv")
@@ -130,14 +131,14 @@ def test_neither_order_nor_names_nor_form_matter(expected, tmp_path_factory, see
 BAD = """agent,path,step,state,action,reward
 a,good,0,x,go,1
 a,good,1,y,,
-a,nan,0,x,go,NaN
-a,nan,1,y,,
+a,number,0,x,go,NaN
+a,number,1,y,,
 a,hole,0,x,go,1
 a,hole,2,y,,
 a,twice,0,x,go,1
 a,twice,0,y,go,1
 a,short,0,x,,
-a,nowhere,0,,go,1
+a,nowhere,0,NaN,go,1
 a,nowhere,1,y,,
 a,lazy,0,x,,1
 a,lazy,1,y,,
@@ -155,7 +156,7 @@ def test_a_bad_row_is_reported_by_line_and_costs_its_own_path(tmp_path):
     assert next(log.frames())["path"].to_list() == ["good"]
     said = {(row["line"], row["path"]): row["reason"] for row in log.rejected.iter_rows(named=True)}
     assert said == {
-        (4, "nan"): "reward: expected a number, got NaN",
+        (4, "number"): "reward: missing",
         (7, "hole"): "step 2 comes after 0: expected no gap",
         (9, "twice"): "step 0 stands there twice",
         (10, "short"): "a path of one state: expected two at least",
@@ -165,8 +166,10 @@ def test_a_bad_row_is_reported_by_line_and_costs_its_own_path(tmp_path):
         (16, "lost"): "agent: expected an agent, got nothing",
         (17, "ragged"): "state: expected a state, got nothing",
     }
-    with pytest.raises(ValueError, match=r"log.csv, line 4: reward: expected a number, got NaN"):
+    with pytest.raises(ValueError, match=r"log.csv, line 4: reward: missing"):
         Log.read(file, **NAMED, strict=True)
+    nan = WALKS.with_columns(reward=pl.when(path="p3", step=0).then(float("nan")).otherwise("reward"))
+    assert Log.read(nan, **NAMED).rejected["reason"].to_list() == ["reward: expected a number, got NaN"]
 
 
 def test_mistakes_are_named(tmp_path):
@@ -176,7 +179,7 @@ def test_mistakes_are_named(tmp_path):
         Log.read(tmp_path / "none.csv")
     with pytest.raises(ValueError, match=r"ends in .csv, .jsonl"):
         Log.read(tmp_path / "log.xlsx")
-    with pytest.raises(ValueError, match="no whole path in it; 60 rows were rejected"):
+    with pytest.raises(ValueError, match="60 rows were rejected; the first, line 0: a path of one state"):
         Log.read(WALKS.filter(step=0))
     log = Log.read(WALKS, **NAMED)
     for goal, said in {
@@ -187,6 +190,8 @@ def test_mistakes_are_named(tmp_path):
     }.items():
         with pytest.raises(ValueError, match=said):
             log.fit(goal)
+    with pytest.raises(ValueError, match="needs a column of rewards"):
+        Log.read(WALKS, action="action").fit("reward>=7")
     with pytest.raises(ValueError, match="smoothing: expected a finite number above 0, got -1"):
         log.fit(smoothing=-1)
 
@@ -226,6 +231,11 @@ def test_chance_is_seen_and_is_learned_not_certified():
         bulk.recourse_frame(fitted, few, CONFIG, method="exact")
     small = pprjax.Config(iterations=4, num_paths=32, num_best=8, width=16, updates=1, batch_size=32)
     found = bulk.recourse_frame(fitted, few, small).filter(pl.col("status") != "met")
+    number = [{name: i for i, name in enumerate(names.tolist())} for names in (fitted.states, fitted.actions)]
+    for row in found.iter_rows(named=True):
+        states, actions = ([table[x] for x in row[c]] for table, c in zip(number, ("recourse", "actions"), strict=True))
+        likely = [fitted.transition[s, a, n] for s, a, n in zip(states, actions, states[1:], strict=False)]
+        assert row["probability"] == pytest.approx(np.prod(likely))
     assert set(found["method"]) == {"learned"}
     assert found["gap"].null_count() == found.height
 
@@ -337,6 +347,14 @@ def test_a_run_that_died_goes_on_where_it_was(tmp_path, expected, monkeypatch):
     done = sorted(path for call in calls[:2] + calls[3:] for path in call)
     assert done == sorted(expected["path"].to_list())  # nothing twice, nothing lost
     assert pl.read_parquet(out).sort("agent", "path").equals(expected)
+
+
+def test_a_mistake_leaves_nothing_in_the_way(tmp_path):
+    with pytest.raises(ValueError, match="method: chance"):
+        slips = tmp_path / "slips.csv"
+        pl.concat([WALKS, WALKS.with_columns(path="s" + pl.col("path"), state=pl.lit("den"))]).write_csv(slips)
+        bulk.run(slips, tmp_path / "slips.parquet", read=NAMED, fit={}, method="exact", progress=False)
+    assert not (tmp_path / "slips.parquet.work").exists()  # a mistake stands in nobody's way
 
 
 @pytest.mark.slow

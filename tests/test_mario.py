@@ -404,6 +404,7 @@ def test_the_network_of_pictures_is_the_tutorials():
     assert jax.eval_shape(network.apply, shapes, picture, zero, zero).shape == (2,)
 
 
+@pytest.mark.slow
 def test_a_player_who_sees_pictures_is_trained_by_the_same_double_dqn():
     env = world(emulator=lambda: Hopper(6, pictures=True), view="pixels")
     training = mario_agents.Training(rounds=1, num_paths=8, updates=2, batch_size=16)
@@ -556,7 +557,7 @@ print(len(env.explorer))
 """
 
 
-@pytest.mark.parametrize("runs", [100, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [20, pytest.param(1000, marks=pytest.mark.slow)])
 def test_no_deadlock_in_many_rollouts_on_two_threads(runs):
     folder = __file__.rpartition("/")[0]
     command = [sys.executable, "-c", MANY, str(runs)]

@@ -134,6 +134,7 @@ def test_where_there_are_no_more_there_are_fewer_rows():
     assert far.path.tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_none_is_infeasible():
     task = ring(forbidden_states=(6,))
     for found in (solve(task, n_recourses=3), exact(task, ROWS, CONFIG, n_recourses=3)):

@@ -77,5 +77,10 @@ def main(
         chunk=chunk,
     )
     status = ", ".join(f"{count:,} {name}" for name, count in done["status"].items())
-    rejected = f"; {done['num_rejected']:,} rows were bad, see {out}.rejected" if done["num_rejected"] else ""
-    print(f"{done['num_paths']:,} paths: {status}{rejected}.\n{time.perf_counter() - started:.1f} s. Written to {out}.")
+    ways = {"exact": "certified", "learned": "learned without a certificate"}
+    found = "".join(f"; {count:,} {ways[name]}" for name, count in done["method"].items())
+    chance = "" if done["deterministic"] else " Chance decides in this world: see the column `probability`."
+    bad = done["num_rejected"]
+    rejected = f"; {bad:,} bad row{'s' if bad > 1 else ''}, see {out}.rejected" if bad else ""
+    print(f"{done['num_paths']:,} paths: {status}{found}{rejected}.{chance}")
+    print(f"{time.perf_counter() - started:.1f} s. Written to {out}.")

@@ -1,4 +1,4 @@
-"""Draw the recourse of one path of a log."""
+"""One path of a log beside its recourse, edit by edit."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ def drawing(row: dict):
     from rich.table import Table
 
     gap = "" if row["gap"] is None else f", certified within {row['gap']:.2%} of the best"
+    if row["probability"] is not None and row["probability"] < 1:
+        gap += f"; the world leads along it with probability {row['probability']:.3g}"
     title = f"path {row['path']} of agent {row['agent']}: {row['status']}{gap}"
     if not row["edits"]:
         shown = Table(title=title, box=box.SIMPLE_HEAD)

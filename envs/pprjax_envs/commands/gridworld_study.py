@@ -292,6 +292,7 @@ def claims(env: GridWorld, scores: pl.DataFrame, lambdas: pl.DataFrame) -> list[
     return [
         above("s_policy"),
         above("s_goal"),
+        above("s_path"),  # which the paper does not claim
         rises("s_path", "lambda_path"),
         rises("s_policy", "lambda_policy"),
         rises("r_policy", "lambda_policy"),  # what λ_policy pays: the sum of h, where s_policy is a mean of log P_A
