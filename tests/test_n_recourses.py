@@ -121,6 +121,7 @@ def test_the_frame_names_the_original_of_each_row(three, tmp_path):
     three.save(tmp_path / "several.csv")
 
 
+@pytest.mark.slow
 def test_where_there_are_no_more_there_are_fewer_rows():
     task = ring(max_length=5)  # 0 1 3 4 6, 0 1 2 3 6, 0 1 3 6 and others
     ranked = exact(task, ROWS, CONFIG, n_recourses=1000)
