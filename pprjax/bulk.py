@@ -71,7 +71,7 @@ def recourse_frame(
     agents = numbers(paths["agent"], fitted.agents).to_numpy()
     met = fitted.met(states, before)
     advance(float(met.sum()))
-    found = _Found.empty(len(paths), fitted.max_steps)
+    found = _Found(len(paths), fitted.max_steps)
     found.status[met] = "met"
     groups = np.stack([agents, states[:, 0]], axis=1)
     for agent, start in np.unique(groups[~met], axis=0):
@@ -182,8 +182,9 @@ def _work(source, out, work, wanted, known, read, fit, config, method, seed, chu
         num_chunks = scatter(fitted, log, work / "chunks", size=chunk)
         known = {**wanted, "num_chunks": num_chunks}
         write_json(known, manifest)  # from here on it goes on where it was
-    log = Log.open(work / "log")
-    fitted = log.fit(**fit)
+    else:
+        log = Log.open(work / "log")
+        fitted = log.fit(**fit)
     done = work / "done"
     for aside in done.glob(".*"):  # of a run that was killed
         aside.unlink()
@@ -238,10 +239,6 @@ class _Found:
         self.numbers = {k: np.full(size, np.nan) for k in ("reward", "goal", "path", "policy", "gap")}
         self.status = np.full(size, "", object)
         self.method = np.full(size, None, object)
-
-    @classmethod
-    def empty(cls, size: int, max_steps: int) -> _Found:
-        return cls(size, max_steps)
 
     def certify(self, task, originals: Paths, config: Config, mine: Int[np.ndarray, " M"]) -> None:
         """Identical originals, which have actions, are solved once."""

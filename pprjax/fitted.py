@@ -131,7 +131,7 @@ class Fitted:
         write_table(pl.DataFrame(world), folder / "transitions.parquet")
         agent, state, action, count = (self.own[c].to_numpy() for c in ("agent", "state", "action", "count"))
         total = self.own.select(pl.col("count").sum().over("agent", "state")).to_series().to_numpy()
-        prob = (count + self.smoothing * self.shared[state, action]) / (total + self.smoothing)
+        prob = imitation.smoothed(count, total, self.shared[state, action], self.smoothing)
         policies = {
             "agent": self.agents[agent].tolist(),
             "state": self.states[state].tolist(),

@@ -28,7 +28,14 @@ def agent_policy(
     counts: Int[np.ndarray, "S A"], shared: Float[np.ndarray, "S A"], smoothing: float
 ) -> Float[np.ndarray, "S A"]:
     """P_i, of an agent's own counts."""
-    return (counts + smoothing * shared) / (counts.sum(1, keepdims=True) + smoothing)
+    return smoothed(counts, counts.sum(1, keepdims=True), shared, smoothing)
+
+
+def smoothed(
+    count: Int[np.ndarray, "*b"], total: Int[np.ndarray, "*b"], shared: Float[np.ndarray, "*b"], smoothing: float
+) -> Float[np.ndarray, "*b"]:
+    """P_i(a | s), of c_i(s, a), c_i(s) and P_all(a | s)."""
+    return (count + smoothing * shared) / (total + smoothing)
 
 
 def held_out_log_likelihood(
@@ -49,5 +56,5 @@ def held_out_log_likelihood(
     known = (shared > 0) & (held > 0)
     if not known.any():
         return float("nan")
-    probs = (trained + smoothing * shared)[known] / (state_total + smoothing)[known]
+    probs = smoothed(trained, state_total, shared, smoothing)[known]
     return float((held[known] * np.log(probs)).sum() / held[known].sum())

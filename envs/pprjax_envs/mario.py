@@ -27,7 +27,7 @@ from pprjax.policy import Policy
 from pprjax.task import Task
 from pprjax_envs import mario_table
 from pprjax_envs.mario_emulator import ACTIONS, FRAME_SKIP, SIDE, STACK, Emulator, NESEmulator, rom_hash
-from pprjax_envs.mario_explorer import CLEARED, DEAD, DONE, MEMORY, ROOT, Explorer, Step
+from pprjax_envs.mario_explorer import DONE, MEMORY, ROOT, Explorer, Step
 from pprjax_envs.mario_table import SYMBOLS, Game, MarioTable, Play, as_play, symbol
 
 GOAL_X = 460
@@ -171,7 +171,7 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
 
     def reached_goal(self, state: MarioState, params: MarioParams) -> Bool[Array, ""]:
         """Alive beyond goal_x, or at the flag."""
-        return _reached(state, params)
+        return mario_table.reached(state, params.goal_x)
 
     def play(self, actions: Sequence[int]) -> Play:
         """These actions from the start on, beyond the goal too, until the game is done."""
@@ -211,12 +211,8 @@ def _state(time: Array, step: Any) -> MarioState:
     return MarioState(time=time, node=step.node, x=step.x, y=step.y, flags=step.flags, features=step.features)
 
 
-def _reached(state: MarioState, params: MarioParams) -> Bool[Array, ""]:
-    return (state.flags & CLEARED > 0) | ((state.flags & DEAD == 0) & (state.x > params.goal_x))
-
-
 def _ended(state: MarioState, params: MarioParams) -> Bool[Array, ""]:
-    return _reached(state, params) | (state.flags & DONE > 0)
+    return mario_table.reached(state, params.goal_x) | (state.flags & DONE > 0)
 
 
 def always_right(env: MarioEnv | MarioTable) -> Paths:

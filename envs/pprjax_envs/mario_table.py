@@ -224,5 +224,6 @@ class MarioTable(TabularMDP):
         return self.nodes.features
 
 
-def reached(nodes: Nodes, goal_x: int) -> Bool[np.ndarray, " N"]:
-    return (nodes.flags & CLEARED > 0) | ((nodes.flags & DEAD == 0) & (nodes.x > goal_x))
+def reached(at: Any, goal_x: Any) -> Any:
+    """Alive beyond goal_x, or at the flag: of whatever has `flags` and `x`, nodes or a state, elementwise."""
+    return (at.flags & CLEARED > 0) | ((at.flags & DEAD == 0) & (at.x > goal_x))
