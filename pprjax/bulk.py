@@ -7,7 +7,7 @@ import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -16,15 +16,13 @@ from jaxtyping import Int
 
 from pprjax.alignment import alignments
 from pprjax.config import Config
-from pprjax.fitted import Fitted, numbers
+from pprjax.fitted import Fitted, Method, numbers
 from pprjax.io import replacing, write_json
 from pprjax.logs import Log
 from pprjax.optimum import TooLargeError, exact
 from pprjax.paths import PAD, Paths
 from pprjax.progress import progress_bar
 from pprjax.solve import recourse
-
-Method = Literal["auto", "exact", "learned"]
 
 CHUNK = 20_000
 """Paths of a chunk, roughly."""

@@ -24,6 +24,9 @@ from pprjax.task import Task
 if TYPE_CHECKING:
     from pprjax.logs import Log
 
+Method = Literal["auto", "exact", "learned"]
+"""How a recourse is found: certified, by Algorithm 1, or certified where that is possible."""
+
 MAX_STOCHASTIC_STATES = 512
 """A world in which chance decides takes S² A numbers; from here on that is refused."""
 
@@ -101,7 +104,7 @@ class Fitted:
         log: Log,
         config: Config = Config(),
         *,
-        method: Literal["auto", "exact", "learned"] = "auto",
+        method: Method = "auto",
         seed: int = 0,
     ) -> Any:
         """A recourse for every path of a log that misses the goal, in one frame; see `pprjax.bulk.recourse_log`."""

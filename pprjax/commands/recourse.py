@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from pprjax.config import Config
+from pprjax.fitted import Method
 
 
 def main(
@@ -23,7 +24,7 @@ def main(
     reward: str | None = None,
     good: str | None = None,
     goal: str | None = None,
-    method: Literal["auto", "exact", "learned"] = "auto",
+    method: Method = "auto",
     smoothing: float | None = None,
     max_steps: int | None = None,
     strict: bool = False,
