@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import shutil
+import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import jax
 import numpy as np
 import polars as pl
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from pprjax.alignment import alignments
 from pprjax.config import Config
 from pprjax.fitted import Fitted, Method, numbers
 from pprjax.io import replacing, write_json
-from pprjax.logs import Log
+from pprjax.logs import Log, files
 from pprjax.optimum import TooLargeError, exact
 from pprjax.paths import PAD, Paths
 from pprjax.progress import progress_bar
@@ -26,6 +29,9 @@ from pprjax.solve import recourse
 
 CHUNK = 20_000
 """Paths of a chunk, roughly."""
+
+Advance = Callable[[int, Float[np.ndarray, " G"]], None]
+"""Hears how many more paths are done, and which gaps were found, NaN where not known."""
 
 ALIGNED = 4096
 """Pairs that are aligned at once."""
@@ -38,7 +44,7 @@ def recourse_frame(
     *,
     method: Method = "auto",
     seed: int = 0,
-    advance: Callable[[float], None] | None = None,
+    advance: Advance | None = None,
 ) -> pl.DataFrame:
     """A recourse for each of the whole paths of a log (`Log.frames`) that misses the goal.
 
@@ -46,7 +52,7 @@ def recourse_frame(
         method: "exact", with proof; "learned", Algorithm 1; "auto": exact where the world is deterministic and small
             enough.
         seed: of the training. Each path has a key of its own, so its row does not depend on the others.
-        advance: called with the number of paths that are done, now and again.
+        advance: called now and again with how many more paths are done, and their gaps, NaN where not known.
 
     Returns:
         One row a path, sorted by agent and path: agent, path, status ("met": it reaches the goal already; else as in
@@ -59,7 +65,7 @@ def recourse_frame(
         ValueError: method "exact", and chance decides in this world or it is too large for certificates.
     """
     paths = paths.sort("agent", "path")
-    advance = (lambda amount: None) if advance is None else advance
+    advance = (lambda amount, gaps: None) if advance is None else advance
     if method == "exact" and not fitted.deterministic:
         raise ValueError("method: chance decides in this log's world, so nothing can be certified; expected learned")
     states = _padded(paths["states"], fitted.states)
@@ -68,7 +74,7 @@ def recourse_frame(
     before = paths["rewards"].list.sum().to_numpy()
     agents = numbers(paths["agent"], fitted.agents).to_numpy()
     met = fitted.met(states, before)
-    advance(float(met.sum()))
+    advance(int(met.sum()), np.zeros(0))
     found = _Found(len(paths), fitted.max_steps)
     found.status[met] = "met"
     groups = np.stack([agents, states[:, 0]], axis=1)
@@ -88,13 +94,13 @@ def recourse_frame(
             ids = paths["id"].to_numpy()[mine]
             rec = recourse(task, originals, config, key=jax.random.key(seed), ids=ids, progress=False)
             found.take(rec, np.arange(len(mine)), mine, "learned")
-        advance(float(len(mine)))
+        advance(len(mine), found.numbers["gap"][mine])
     return _as_frame(fitted, paths, found, states, lengths, before, seed)
 
 
 def recourse_log(fitted: Fitted, log: Log, config: Config = Config(), *, method: Method = "auto", seed: int = 0) -> Any:
     """`recourse_frame` of a whole log at once, in memory; a pandas frame where the log came as one."""
-    with progress_bar("recourse", log.num_paths) as advance:
+    with _progress(log.num_paths, np.zeros(0)) as advance:
         frames = [
             recourse_frame(fitted, paths, config, method=method, seed=seed, advance=advance) for paths in log.frames()
         ]
@@ -106,13 +112,13 @@ def recourse_log(fitted: Fitted, log: Log, config: Config = Config(), *, method:
     return pd.DataFrame(table.to_dict(as_series=False))
 
 
-def scatter(fitted: Fitted, log: Log, folder: Path, *, size: int = CHUNK) -> int:
-    """Split a log into chunks of about `size` paths, in folder/0, folder/1, …; returns how many there are.
+def scatter(log: Log, folder: Path, *, size: int = CHUNK) -> None:
+    """Split a log into chunks of about `size` paths, in the folders folder/0, folder/1, …, some of which may lack.
 
     Paths of one agent come together, and of a large agent those with the same states, since they are solved together.
     """
     wanted = -(-log.num_paths // size)
-    by_agent = min(wanted, len(fitted.agents))
+    by_agent = min(wanted, log.counts["agent"].n_unique())
     by_states = -(-wanted // by_agent)
     for part, paths in enumerate(log.frames()):
         texts = paths.select(pl.col("agent"), pl.col("states").list.join("\0"))
@@ -121,30 +127,46 @@ def scatter(fitted: Fitted, log: Log, folder: Path, *, size: int = CHUNK) -> int
         for (number,), mine in paths.group_by("chunk"):
             (folder / str(number)).mkdir(parents=True, exist_ok=True)
             mine.write_parquet(folder / str(number) / f"{part:05d}.parquet")
-    return by_agent * by_states
 
 
-def run(
-    source: Any,
-    out: Path,
-    *,
-    read: dict[str, Any],
-    fit: dict[str, Any],
-    config: Config = Config(),
-    method: Method = "auto",
-    seed: int = 0,
-    chunk: int = CHUNK,
-    progress: bool | None = None,
-) -> dict[str, Any]:
-    """Recourse for the log in a file or folder, into the parquet file `out`; can be killed and run again at any time.
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What is to be done, and where."""
 
-    While it works its chunks lie in OUT.work; the same call goes on where it was. At the end there are `out`,
+    source: Path  # the log, a file or a folder
+    out: Path  # the parquet file to be written
+    read: dict[str, Any]  # options of `Log.read`
+    fit: dict[str, Any]  # options of `Log.fit`
+    config: Config = Config()
+    method: Method = "auto"
+    seed: int = 0
+    chunk: int = CHUNK  # paths of a chunk, roughly
+
+    def beside(self, ending: str) -> Path:
+        """OUT.ending."""
+        return self.out.with_name(f"{self.out.name}.{ending}")
+
+    @property
+    def work(self) -> Path:
+        """Where the chunks lie until all are done."""
+        return self.beside("work")
+
+    def done(self, number: int) -> Path:
+        """The recourses of a chunk."""
+        return self.work / "done" / f"{number:06d}.parquet"
+
+    def stamp(self) -> dict[str, Any]:
+        """By which a later run knows the same job on the same log."""
+        log = [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in files(self.source)]
+        options = [self.read, self.fit, repr(self.config), self.method, self.seed, self.chunk]
+        return {"log": log, "options": json.loads(json.dumps(options))}
+
+
+def run(job: Job, *, progress: bool | None = None) -> dict[str, Any]:
+    """Recourse for a log in files, into a file; can be killed and run again at any time.
+
+    While it works its chunks lie in OUT.work; the same call goes on where it was. At the end there are OUT,
     OUT.rejected (CSV) where rows were bad, and the folder OUT.fit.
-
-    Args:
-        read: options of `Log.read`.
-        fit: options of `Log.fit`.
-        chunk: paths of a chunk, roughly.
 
     Returns:
         What was done: num_paths, num_rejected (rows), status and method (how many paths have which), deterministic
@@ -153,62 +175,67 @@ def run(
     Raises:
         ValueError: as `Log.read`, `Log.fit` and `recourse_frame`, or OUT.work belongs to another log or other options.
     """
-    work = out.with_name(out.name + ".work")
-    wanted = {
-        "log": [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in _files(Path(source))],
-        "options": json.loads(json.dumps([read, fit, repr(config), method, seed, chunk])),
-    }
-    manifest = work / "manifest.json"
+    stamp, manifest = job.stamp(), job.work / "manifest.json"
     known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else None
-    if known is not None and {k: known[k] for k in wanted} != wanted:
-        raise ValueError(f"out: {work} holds chunks of another log or of other options; remove it to start anew")
+    if known is not None and known != stamp:
+        raise ValueError(f"out: {job.work} holds chunks of another log or of other options; remove it to start anew")
     try:
-        return _work(source, out, work, wanted, known, read, fit, config, method, seed, chunk, progress)
+        if known is None:
+            log, fitted = _begin(job)
+            write_json(stamp, manifest)  # from here on it goes on where it was
+        else:
+            log, fitted = _opened(job)
+        numbers = sorted(int(folder.name) for folder in (job.work / "chunks").iterdir())
+        with _told(job, numbers, log.num_paths, progress) as advance:
+            for number in numbers:
+                solve_chunk(job, fitted, number, advance)
+        return _join(job, log, fitted, numbers)
     except ValueError:  # a mistake, which going on would only repeat
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(job.work, ignore_errors=True)
         raise
 
 
-def _work(source, out, work, wanted, known, read, fit, config, method, seed, chunk, progress) -> dict[str, Any]:
-    manifest = work / "manifest.json"
-    if known is None:
-        shutil.rmtree(work, ignore_errors=True)
-        (work / "done").mkdir(parents=True)
-        log = Log.read(source, **read, folder=work / "log")
-        log.save()
-        fitted = log.fit(**fit)
-        num_chunks = scatter(fitted, log, work / "chunks", size=chunk)
-        known = {**wanted, "num_chunks": num_chunks}
-        write_json(known, manifest)  # from here on it goes on where it was
-    else:
-        log = Log.open(work / "log")
-        fitted = log.fit(**fit)
-    done = work / "done"
-    for aside in done.glob(".*"):  # of a run that was killed
-        aside.unlink()
-    with progress_bar("recourse", log.num_paths, enabled=progress) as advance:
-        for number in range(known["num_chunks"]):
-            files = sorted((work / "chunks" / str(number)).glob("*.parquet"))
-            target = done / f"{number:06d}.parquet"
-            if not files:
-                continue
-            if target.exists():
-                advance(pl.scan_parquet(target).select(pl.len()).collect().item())
-                continue
-            table = recourse_frame(fitted, pl.read_parquet(files), config, method=method, seed=seed, advance=advance)
-            with replacing(target) as aside:
-                table.write_parquet(aside)
-    table = pl.scan_parquet(sorted(done.glob("*.parquet")))
-    with replacing(out) as aside:
+def _begin(job: Job) -> tuple[Log, Fitted]:
+    """Read the log, learn from it, and split it into chunks."""
+    shutil.rmtree(job.work, ignore_errors=True)
+    (job.work / "done").mkdir(parents=True)
+    log = Log.read(job.source, **job.read, folder=job.work / "log")
+    log.save()
+    fitted = log.fit(**job.fit)
+    scatter(log, job.work / "chunks", size=job.chunk)
+    return log, fitted
+
+
+def _opened(job: Job) -> tuple[Log, Fitted]:
+    """The same, of a job that was begun."""
+    log = Log.open(job.work / "log")
+    return log, log.fit(**job.fit)
+
+
+def solve_chunk(job: Job, fitted: Fitted, number: int, advance: Advance | None = None) -> None:
+    """Write the recourses of a chunk, unless they are there."""
+    target = job.done(number)
+    if target.exists():
+        return
+    paths = pl.read_parquet(sorted((job.work / "chunks" / str(number)).glob("*.parquet")))
+    table = recourse_frame(fitted, paths, job.config, method=job.method, seed=job.seed, advance=advance)
+    with replacing(target) as aside:
+        table.write_parquet(aside)
+
+
+def _join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, Any]:
+    """Put the chunks together, and what was learned beside them."""
+    table = pl.scan_parquet([job.done(number) for number in numbers])
+    with replacing(job.out) as aside:
         table.sink_parquet(aside)
-    fitted.save(out.with_name(out.name + ".fit"))
+    fitted.save(job.beside("fit"))
     if log.rejected.height:
-        with replacing(out.with_name(out.name + ".rejected")) as aside:
+        with replacing(job.beside("rejected")) as aside:
             log.rejected.write_csv(aside)
     else:
-        out.with_name(out.name + ".rejected").unlink(missing_ok=True)  # of an earlier run
-    shutil.rmtree(work)
-    counted, methods = (pl.scan_parquet(out).group_by(by).len().sort(by).collect() for by in ("status", "method"))
+        job.beside("rejected").unlink(missing_ok=True)  # of an earlier run
+    shutil.rmtree(job.work)
+    counted, methods = (pl.scan_parquet(job.out).group_by(by).len().sort(by).collect() for by in ("status", "method"))
     return {
         "num_paths": log.num_paths,
         "num_rejected": log.rejected.height,
@@ -218,12 +245,29 @@ def _work(source, out, work, wanted, known, read, fit, config, method, seed, chu
     }
 
 
-def _files(source: Path) -> list[Path]:
-    if source.is_dir():
-        return sorted(p for p in source.iterdir() if p.is_file())
-    if not source.is_file():
-        raise ValueError(f"log: there is no file {source}")
-    return [source]
+@contextlib.contextmanager
+def _told(job: Job, numbers: list[int], num_paths: int, enabled: bool | None) -> Iterator[Advance]:
+    """A progress bar that knows of the chunks that are done already."""
+    there = [job.done(number) for number in numbers if job.done(number).exists()]
+    gaps = [pl.read_parquet(file, columns=["gap"])["gap"].to_numpy() for file in there]
+    with _progress(num_paths, np.concatenate([np.zeros(0), *gaps]), enabled) as advance:
+        yield advance
+
+
+@contextlib.contextmanager
+def _progress(num_paths: int, done: Float[np.ndarray, " D"], enabled: bool | None = None) -> Iterator[Advance]:
+    """A progress bar with the mean gap so far. `done`: of the paths that are done already, NaN where not known."""
+    lock, sums = threading.Lock(), np.zeros(2)
+    with progress_bar("recourse", num_paths, done=len(done), enabled=enabled) as bar:
+
+        def advance(amount: int, gaps: Float[np.ndarray, " G"]) -> None:
+            known = gaps[np.isfinite(gaps)]
+            with lock:
+                sums[:] += len(known), known.sum()
+            bar(amount, f"gap {sums[1] / sums[0]:.2%}" if sums[0] else "")
+
+        advance(0, done)
+        yield advance
 
 
 class _Found:

@@ -169,21 +169,30 @@ def _sources(source: Any, pandas: bool) -> Iterator[tuple[str, pl.LazyFrame]]:
     if isinstance(source, pl.DataFrame | pl.LazyFrame):
         yield "frame", source.lazy().with_row_index("line")
         return
-    root = Path(source)
-    files = sorted(p for p in root.iterdir() if p.suffix in READERS) if root.is_dir() else [root]
-    if not files:
-        raise ValueError(f"source: expected parquet, CSV or JSONL files in {root}, found none")
-    for file in files:
-        if file.suffix not in READERS:
-            raise ValueError(f"source: expected a name that ends in {', '.join(READERS)}, got {file}")
-        if not file.is_file():
-            raise ValueError(f"source: there is no file {file}")
+    for file in files(Path(source)):
         try:
             frame = READERS[file.suffix](file)
             frame.collect_schema()
         except (pl.exceptions.PolarsError, OSError) as error:
             raise ValueError(f"source: can't read {file}: {error}") from error
         yield file.name, frame
+
+
+def files(source: Path) -> list[Path]:
+    """The files of a log that is a file or a folder of them.
+
+    Raises:
+        ValueError: there is none, or its name does not say that it can be read.
+    """
+    found = sorted(p for p in source.iterdir() if p.suffix in READERS) if source.is_dir() else [source]
+    if not found:
+        raise ValueError(f"source: expected parquet, CSV or JSONL files in {source}, found none")
+    for file in found:
+        if file.suffix not in READERS:
+            raise ValueError(f"source: expected a name that ends in {', '.join(READERS)}, got {file}")
+        if not file.is_file():
+            raise ValueError(f"source: there is no file {file}")
+    return found
 
 
 MISSING = ["", "NaN", "nan", "NA", "null"]

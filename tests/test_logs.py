@@ -308,10 +308,8 @@ def run(tmp_path, out, **options):
     file = tmp_path / "log.csv"
     if not file.exists():
         WALKS.write_csv(file)
-    read = {**NAMED}
-    return bulk.run(
-        file, out, read=read, fit={"goal": "state=garden"}, config=CONFIG, chunk=8, progress=False, **options
-    )
+    job = bulk.Job(file, out, read=NAMED, fit={"goal": "state=garden"}, config=CONFIG, chunk=8, **options)
+    return bulk.run(job, progress=False)
 
 
 def test_a_run_writes_one_row_a_path_and_what_it_learned(tmp_path, expected):
@@ -353,7 +351,7 @@ def test_a_mistake_leaves_nothing_in_the_way(tmp_path):
     with pytest.raises(ValueError, match="method: chance"):
         slips = tmp_path / "slips.csv"
         pl.concat([WALKS, WALKS.with_columns(path="s" + pl.col("path"), state=pl.lit("den"))]).write_csv(slips)
-        bulk.run(slips, tmp_path / "slips.parquet", read=NAMED, fit={}, method="exact", progress=False)
+        bulk.run(bulk.Job(slips, tmp_path / "slips.parquet", read=NAMED, fit={}, method="exact"), progress=False)
     assert not (tmp_path / "slips.parquet.work").exists()  # a mistake stands in nobody's way
 
 

@@ -67,7 +67,7 @@ def main(
 
     output_folder(out.parent)
     columns = {"agent": agent, "path": path, "step": step, "state": state, "action": action, "reward": reward}
-    done = bulk.run(
+    job = bulk.Job(
         log,
         out,
         read={**columns, "good": good, "strict": strict},
@@ -77,6 +77,7 @@ def main(
         seed=seed,
         chunk=chunk,
     )
+    done = bulk.run(job)
     status = ", ".join(f"{count:,} {name}" for name, count in done["status"].items())
     ways = {"exact": "certified", "learned": "learned without a certificate"}
     found = "".join(f"; {count:,} {ways[name]}" for name, count in done["method"].items())
