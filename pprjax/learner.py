@@ -62,6 +62,7 @@ def network(task: Task, config: Config, original: Original) -> QNetwork:
         depth=config.depth,
         alignment_aware=config.alignment_aware,
         dueling=config.dueling,
+        encoder=task.env.encoder(config.width) if hasattr(task.env, "encoder") else None,
     )
 
 

@@ -26,6 +26,7 @@ class QNetwork(nn.Module):
     depth: int = 1  # hidden layers behind the embeddings
     alignment_aware: bool = True  # see j and t
     dueling: bool = False  # Q = V + A - mean A (Wang et al. 2016)
+    encoder: nn.Module | None = None  # reads the observation: features[width], and a vector[width] of each action
 
     @nn.compact
     def __call__(
@@ -34,7 +35,10 @@ class QNetwork(nn.Module):
         """Q of all actions, or of one, whose gradient is then one row of the last layer and not A."""
         # a scale that no size of the table enters: an original starts from the same weights however far it is padded
         embed = partial(nn.Embed, features=self.width, embedding_init=nn.initializers.normal(self.width**-0.5))
-        if self.num_states is None:
+        actions = None
+        if self.encoder is not None:
+            x, actions = self.encoder(observation)
+        elif self.num_states is None:
             x = nn.Dense(self.width, name="observation")(observation)
         else:
             x = embed(self.num_states, name="state")(observation)
@@ -52,7 +56,71 @@ class QNetwork(nn.Module):
                 self.num_times * self.num_actions, self.width, embedding_init=nn.initializers.zeros, name="advantage_at"
             )
             advantage = advantage + rows(time * self.num_actions + wanted) @ x
+        if actions is not None:
+            advantage = advantage + actions[wanted] @ x
         if not self.dueling:
             return advantage
         values = nn.Dense(1, name="value", kernel_init=nn.initializers.zeros)(x) + advantage - jnp.mean(advantage)
         return values if action is None else values[action]
+
+
+class AmortizedQNetwork(nn.Module):
+    """The part of Q that the original path decides, for any original: each action's (Q - what follows if R_path is
+    left out) / λ_path, which lies in [0, 1].
+
+    The original is read once, by convolutions whose reach doubles from layer to layer, so that each of its positions
+    knows all that is behind it. A step then looks one position up and adds embeddings, before one hidden layer.
+    """
+
+    num_actions: int  # D, the most that a state has
+    num_states: int  # S
+    num_symbols: int  # M, and one more stands for all that the world has not
+    num_times: int  # T + 1
+    width: int = 64  # of each layer
+
+    def setup(self):
+        embed = partial(nn.Embed, features=self.width, embedding_init=nn.initializers.normal(self.width**-0.5))
+        self.symbol = embed(self.num_symbols + 2)
+        self.step = nn.Dense(self.width)
+        self.weights = nn.Dense(self.width)
+        self.near = nn.Dense(self.width)
+        self.layers = [nn.Dense(self.width) for _ in range(REACH)]
+        self.out = nn.Dense(self.width)
+        self.state = embed(self.num_states)
+        self.time = embed(self.num_times)
+        self.numbers = nn.Dense(self.width)
+        self.hidden = nn.Dense(self.width)
+        self.share = nn.Dense(self.num_actions)
+
+    def encode(
+        self, symbols: Int[Array, " P"], steps: Float[Array, "P F"], weights: Float[Array, " K"]
+    ) -> Float[Array, "P width"]:
+        """What each position j of the original, 0 to its length, tells: symbols[j] is read next."""
+        x = self.symbol(symbols) + self.step(steps) + self.weights(weights)
+        x = nn.relu(self.near(jnp.concatenate([_shifted(x, -2), _shifted(x, -1), x], axis=-1)))
+        for k, layer in enumerate(self.layers):
+            if 2**k < len(x):
+                x = x + nn.relu(layer(jnp.concatenate([x, _shifted(x, 2**k)], axis=-1)))
+        return self.out(x)
+
+    def decide(
+        self, state: Int[Array, ""], time: Int[Array, ""], context: Float[Array, " width"], numbers: Float[Array, " G"]
+    ) -> Float[Array, " D"]:
+        """The shares of the actions in a state at a time; `context` is what the position in the original tells."""
+        x = nn.relu(self.state(state) + self.time(time) + context + self.numbers(numbers))
+        return self.share(x + nn.relu(self.hidden(x)))
+
+    def __call__(self, symbols, steps, weights, state, time, numbers):
+        """For the initial weights: all of them are used once."""
+        return self.decide(state, time, self.encode(symbols, steps, weights)[0], numbers)
+
+
+REACH = 6
+"""Layers of the encoder of originals at most: it looks 2^6 symbols ahead."""
+
+
+def _shifted(x: Float[Array, "P width"], by: int) -> Float[Array, "P width"]:
+    """x[j + by], 0 outside."""
+    pad = ((0, by), (0, 0)) if by > 0 else ((-by, 0), (0, 0))
+    padded = jnp.pad(x, pad)
+    return padded[by:] if by > 0 else padded[: len(x)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Num, Shaped
+from jaxtyping import Array, Float, Int, Num, Shaped
 
 PROBABILITY_FLOOR = 1e-6
 """Probabilities are clipped to [1e-6, 1 - 1e-6] before h, which is infinite at 0 and 1."""
@@ -19,7 +19,7 @@ def similarity(distance: Num[Array, "*b"] | np.ndarray | float) -> Float[Array, 
     return 1.0 / (jnp.asarray(distance, jnp.result_type(float)) + 1.0)
 
 
-def link(prob: Shaped[Array, "*b"] | np.ndarray | float, num_actions: int) -> Float[Array, "*b"]:
+def link(prob: Shaped[Array, "*b"] | np.ndarray | float, num_actions: int | Int[Array, ""]) -> Float[Array, "*b"]:
     """h(p) = log((p - 2/A + 1) / (1 - p)) if p ≥ 1/A, else log(A·p) (Eq. 4).
 
     Zero at the uniform p = 1/A, and rising with p: what the agent prefers is rewarded, what it avoids punished.

@@ -35,6 +35,8 @@ class World(Protocol):
     # def state_id(self, state, params) -> int32[] in [0, num_states): finite worlds only, with
     # num_states: int. It gives tables, exact counts and certificates. Time is no part of it.
     # def reached_goal(self, state, params) -> bool[]: default natural termination.
+    # def action_set_size(self, params) -> int32[]: A of Eq. 4, where only some of the agent's actions are offered.
+    # def encoder(self, width) -> a Flax module that reads an observation for the Q-network, see `pprjax.networks`.
     # def transition_probs(self, params) -> float[S, A, S], and state_from_id(self, id, params) -> state: stochastic
     # finite worlds, for baselines that plan in them.
 
@@ -178,7 +180,8 @@ class Task:
         """h(P_A(state, action)) (Eq. 4), given the logarithms of P_A(state, ·)."""
         if isinstance(self.policy, TablePolicy):  # a table that a scan computes once
             return link(self.policy.probs, self.num_actions).ravel()[self.state_id(state) * self.num_actions + action]
-        return link(jnp.exp(log_probs[action]), self.num_actions)
+        size = self.env.action_set_size(self.params) if hasattr(self.env, "action_set_size") else self.num_actions
+        return link(jnp.exp(log_probs[action]), size)
 
     def outcome(self, state: State, terminated: Bool[Array, ""], reward_goal: Float[Array, ""]) -> Outcome:
         """How a path ended that stopped in `state` with R_goal."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pprjax_envs.mario_table import MarioTable as MarioTable
     from pprjax_envs.sequence import SequenceEnv as SequenceEnv
     from pprjax_envs.tabular import TabularMDP as TabularMDP
+    from pprjax_envs.text import TextEnv as TextEnv
 
 _HOMES = {
     "GridWorld": "gridworld",
@@ -18,6 +19,7 @@ _HOMES = {
     "MarioTable": "mario_table",
     "SequenceEnv": "sequence",
     "TabularMDP": "tabular",
+    "TextEnv": "text",
 }
 
 _ROOMS = {*_HOMES.values(), "temperature"}

@@ -3,9 +3,11 @@
 After the Mario experiment of Personalized Path Recourse (arXiv 2312.08724): always walking right ends in the first
 enemy; how would a player who likes coins have got past, and how one who avoids them?
 
+    from pprjax_envs.commands.mario import SETTINGS
+
     env = mario.MarioEnv()
     task = mario.task(env, mario.trained(env, "seeker")[0])
-    found = pprjax.recourse(task, mario.always_right(env), mario.SETTINGS, key=jax.random.key(0))
+    found = pprjax.recourse(task, mario.always_right(env), SETTINGS, key=jax.random.key(0))
     env.check()
 """
 

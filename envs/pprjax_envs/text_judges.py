@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -50,9 +50,9 @@ class VADER:
         ValueError: the package is absent.
     """
 
-    name: ClassVar[str] = "VADER"
-    positive: ClassVar[float] = (0.05 + 1) / 2
-    negative: ClassVar[float] = (-0.05 + 1) / 2
+    name: str = field(default="VADER", init=False)
+    positive: float = field(default=(0.05 + 1) / 2, init=False)
+    negative: float = field(default=(-0.05 + 1) / 2, init=False)
 
     def __post_init__(self):
         _vader()
@@ -74,9 +74,9 @@ class TextBlob:
         ValueError: the package is absent.
     """
 
-    name: ClassVar[str] = "TextBlob"
-    positive: ClassVar[float] = 0.5
-    negative: ClassVar[float] = 0.5
+    name: str = field(default="TextBlob", init=False)
+    positive: float = field(default=0.5, init=False)
+    negative: float = field(default=0.5, init=False)
 
     def __post_init__(self):
         _textblob()
@@ -103,8 +103,8 @@ class HuggingFaceJudge:
         OSError: there is no such model, or a file of it is missing.
     """
 
-    positive: ClassVar[float] = 0.5
-    negative: ClassVar[float] = 0.5
+    positive: float = field(default=0.5, init=False)
+    negative: float = field(default=0.5, init=False)
 
     model: str  # a folder, or the id of a model on the hub
     label: str | None = None  # the positive one

@@ -1,0 +1,340 @@
+"""A sentence that changes its sentiment and keeps its author's voice."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from pprjax.config import Config
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from pprjax_envs.text_judges import Judge
+    from pprjax_envs.text_transformer import Author
+
+PAPER = {
+    "positive": ("She was sad", "The cup was empty", "The book on the table is boring"),
+    "negative": ("I am in love", "The world is beautiful", "The magicians enjoy the magic"),
+}
+"""The paper's own sentences, and where they are to go."""
+
+LAMBDAS = (10.0, 0.1)
+"""λ_path: keep most of the sentence, or little."""
+
+SETTINGS = Config(
+    lambda_policy=0.1,
+    c_e=0.0,
+    iterations=60,
+    num_paths=64,
+    num_best=8,
+    epsilon_from="policy",
+    updates=4,
+    batch_size=128,
+    width=32,
+)
+
+
+def main(
+    sentence: tyro.conf.Positional[str | None] = None,
+    /,
+    *,
+    input: Annotated[Path | None, tyro.conf.arg(aliases=["--from-file"])] = None,
+    out: Path = Path("out/text"),
+    corpus: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[=FILE]")] = ("psalms", "kings"),
+    towards: Literal["positive", "negative"] | None = None,
+    lambdas: tuple[float, ...] = LAMBDAS,
+    max_words: int = 12,
+    num_offered: int = 64,
+    seed: int = 0,
+    cache: Path | None = None,
+    config: tyro.conf.OmitArgPrefixes[Config] = SETTINGS,
+) -> None:
+    """Rewrite sentences so that they sound positive, or negative, as each of two authors would.
+
+    Without a sentence it takes the six of the paper. Prints every rewriting with its edits marked; writes
+    recourse.parquet and recourse.jsonl.
+
+    Args:
+        sentence: the sentence to rewrite.
+        input: a file of sentences, one a line, in place of one; prints how many a second.
+        out: the folder to write to; made if it is missing.
+        corpus: the authors: psalms, kings or asv (of the American Standard Version), or NAME=file.txt.
+        towards: the wanted sentiment; default: the opposite of the sentence's own, positive for one that has none.
+        lambdas: λ_path, each of which gives a rewriting; config's is not used.
+        max_words: words of a rewriting at most.
+        num_offered: of the author's likeliest next words, how many are tried at each step.
+        seed: of the models and the training.
+        cache: the folder where trained models are kept; default $PPRJAX_CACHE, or pprjax in the user's cache folder.
+        config: every other knob of Algorithm 1.
+    """
+    started = time.perf_counter()
+    from pprjax.io import output_folder, replacing, write_json, write_table
+
+    folder = output_folder(out)
+    wanted = _sentences(sentence, input, towards)
+
+    from rich.console import Console
+
+    from pprjax.timing import compile_seconds
+    from pprjax_envs.text_judges import VADER, TextBlob
+
+    console = Console()
+    judge, other = VADER(), TextBlob()
+    authors = [_author(spec, seed, cache, console) for spec in corpus]
+    trained = time.perf_counter()
+    with compile_seconds() as compiling:
+        table, rejected = experiment(
+            authors, wanted, config, lambdas, judge=judge, other=other,
+            max_words=max_words, num_offered=num_offered, seed=seed,
+        )  # fmt: skip
+    seconds = time.perf_counter() - trained
+    write_table(table, folder / "recourse.parquet")
+    with replacing(folder / "recourse.jsonl") as aside:
+        table.write_ndjson(aside)
+    done = len(wanted) - len(rejected)
+    write_json(
+        {
+            "authors": {a.name: {"held_out_perplexity": float(a.perplexity)} for a in authors},
+            "rejected": rejected,
+            "summary": summarize(table).to_dicts() if done else [],
+            "seconds": {"models": trained - started, "recourse": seconds, "compile": compiling.seconds},
+            "sentences_per_second": done / seconds,
+            "seed": seed,
+            "config": dataclasses.asdict(config),
+        },
+        folder / "summary.json",
+    )
+    if input is None:
+        for direction in table["towards"].unique(maintain_order=True):
+            console.print(_as_rich(table.filter(towards=direction), [a.name for a in authors], judge, other))
+    elif done:
+        console.print(_summary_table(summarize(table), judge, other))
+    for reason in rejected:
+        console.print(f"left out: {reason}", soft_wrap=True, markup=False)
+    console.print(
+        f"{done} sentences, {seconds:.0f} s, of which {compiling.seconds:.0f} s compiling: {done / seconds:.2f} "
+        f"sentences/s, each for {len(authors)} authors and {len(lambdas)} λ_path. "
+        f"Written to {folder}: recourse.parquet, recourse.jsonl, summary.json.",
+        soft_wrap=True,
+    )
+
+
+def experiment(
+    authors: Sequence[Author],
+    sentences: Sequence[tuple[str, str | None]],
+    config: Config = SETTINGS,
+    lambdas: Sequence[float] = LAMBDAS,
+    *,
+    judge: Judge,
+    other: Judge,
+    max_words: int = 12,
+    num_offered: int = 64,
+    seed: int = 0,
+) -> tuple[pl.DataFrame, list[str]]:
+    """Every sentence rewritten as every author would, at every λ_path.
+
+    Args:
+        sentences: each with the wanted sentiment; None: the opposite of what `judge` finds.
+        judge: whose sentiment is wanted.
+        other: a judge that nothing was made for.
+
+    Returns:
+        One row for each sentence, author and λ_path: the rewriting; `edits` (one character for each, as in
+        `pprjax.alignment`); its reward and scores; both judges before and after, and whether they find the wanted
+        sentiment; and log P of sentence and rewriting under each author. And why sentences were left out.
+    """
+    import zlib
+
+    import jax
+    import numpy as np
+    import polars as pl
+
+    from pprjax import recourse
+    from pprjax.alignment import alignments
+    from pprjax.progress import progress_bar
+    from pprjax_envs import text
+    from pprjax_envs.text_corpus import words_of
+    from pprjax_envs.text_transformer import sentence_log_probs
+
+    settings = dataclasses.replace(config, lambda_path=np.asarray(lambdas, np.float32))
+    frames, rejected = [], []
+    with progress_bar("sentences", len(sentences) * len(authors)) as advance:
+        for sentence, wanted in sentences:
+            try:
+                towards: Any = wanted or opposite(judge, sentence)
+                tasks = [
+                    text.task(a, sentence, judge=judge, towards=towards, max_words=max_words, num_best=num_offered)
+                    for a in authors
+                ]
+            except ValueError as error:
+                if len(sentences) == 1:
+                    raise
+                rejected.append(f"{sentence!r}: {error}")
+                advance(float(len(authors)))
+                continue
+            number = zlib.crc32(sentence.encode())
+            for author, task in zip(authors, tasks, strict=True):
+                originals = task.env.original[[0] * len(lambdas)]
+                ids = np.full(len(lambdas), number, np.uint32)
+                found = recourse(task, originals, settings, key=jax.random.key(seed), ids=ids, progress=False)
+                task.env.check()
+                written = task.env.texts(found.paths)
+                before = np.array([j([sentence])[0] for j in (judge, other)])
+                after = np.array([j(written) for j in (judge, other)])
+                words = [words_of(t) for t in [sentence, *written]]
+                likely = {a.name: sentence_log_probs(a, words) for a in authors}
+                frames.append(
+                    pl.DataFrame(
+                        {
+                            "sentence": sentence,
+                            "towards": towards,
+                            "author": author.name,
+                            "lambda_path": list(lambdas),
+                            "recourse": written,
+                            "edits": [e[1:-1] for e in alignments(originals, found.paths)],
+                            "status": found.status.tolist(),
+                            "reward": found.reward,
+                            "s_goal": found.scores.goal,
+                            "s_path": found.scores.path,
+                            "s_policy": found.scores.policy,
+                            "distance": found.scores.distance,
+                            "judge_before": before[0],
+                            "judge_after": after[0],
+                            "flipped": judge.reached(after[0], towards),
+                            "other_before": before[1],
+                            "other_after": after[1],
+                            "other_flipped": other.reached(after[1], towards),
+                            **{f"log_prob_before_{name}": float(x[0]) for name, x in likely.items()},
+                            **{f"log_prob_{name}": x[1:] for name, x in likely.items()},
+                        }
+                    )
+                )
+                advance(1.0)
+    return pl.concat(frames) if frames else pl.DataFrame(), rejected
+
+
+def opposite(judge: Judge, sentence: str) -> Literal["positive", "negative"]:
+    """The sentiment that a sentence has not; positive for one that has none."""
+    return "negative" if judge.reached(judge([sentence])[0], "positive") else "positive"
+
+
+def summarize(table: pl.DataFrame) -> pl.DataFrame:
+    """The means over the sentences, of each author at each λ_path; `own` is how often a rewriting is likelier under its
+    own author than under every other."""
+    import polars as pl
+
+    names = table["author"].unique(maintain_order=True).to_list()
+    columns = {name: pl.col(f"log_prob_{name}") for name in names}
+    own = pl.coalesce(pl.when(author=name).then(column) for name, column in columns.items())
+    best = pl.max_horizontal(*columns.values())
+    return (
+        table.with_columns(own=own >= best)
+        .group_by("author", "lambda_path", maintain_order=True)
+        .agg(
+            pl.col("flipped", "other_flipped", "reward", "s_goal", "s_path", "s_policy", "distance", "own").mean(),
+            sentences=pl.len(),
+        )
+    )
+
+
+def _sentences(sentence: str | None, path: Path | None, towards: str | None) -> list[tuple[str, Any]]:
+    if sentence is not None and path is not None:
+        raise ValueError("input: expected a sentence or a file, got both")
+    if sentence is not None:
+        return [(sentence, towards)]
+    if path is None:
+        return [(s, direction) for direction, group in PAPER.items() for s in group if towards in (None, direction)]
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"input: {path} is not UTF-8 at byte {error.start}") from None
+    lines = [line.strip() for line in lines if line.strip()]
+    if not lines:
+        raise ValueError(f"input: {path} has no sentence")
+    return [(line, towards) for line in lines]
+
+
+def _author(spec: str, seed: int, cache: Path | None, console: Any) -> Author:
+    from pprjax.progress import progress_bar
+    from pprjax_envs import text_corpus, text_transformer
+
+    corpus = text_corpus.named(spec)
+    training = text_transformer.Training()
+    done = 0.0
+    with progress_bar(f"training on {corpus.name}", training.steps) as advance:
+
+        def watch(step: int, perplexity: float) -> None:
+            nonlocal done
+            advance(step - done)
+            done = float(step)
+
+        author, reloaded = text_transformer.trained(corpus, training, seed=seed, folder=cache, watch=watch)
+    console.print(
+        f"{author.name}: {len(corpus.sentences):,} sentences, {corpus.num_words:,} words; "
+        f"{'read back' if reloaded else 'trained'}, perplexity {float(author.perplexity):.0f} on held-out sentences.",
+        soft_wrap=True,
+    )
+    return author
+
+
+def marked(sentence: Sequence[str], rewritten: Sequence[str], edits: str) -> str:
+    """A rewriting with its edits, in rich's markup: [-deleted-], [+inserted+], and both where a word is replaced."""
+    from rich.markup import escape
+
+    old, new, parts = iter(sentence), iter(rewritten), []
+    for edit in edits:
+        gone = f"[strike red]-{escape(next(old))}[/]" if edit in "~-" else ""
+        come = f"[bold green]+{escape(next(new))}[/]" if edit in "~+" else ""
+        if edit == "=":
+            next(old)
+            come = escape(next(new))
+        parts.append(" ".join(filter(None, (gone, come))))
+    return " ".join(parts)
+
+
+def _as_rich(table: pl.DataFrame, authors: list[str], judge: Judge, other: Judge) -> Any:
+    from rich.table import Table
+
+    from pprjax_envs.text_corpus import words_of
+
+    shown = Table(title=f"Towards {table['towards'][0]}", show_lines=False)
+    for name in ("author", "λ_path", "recourse", "d", judge.name, other.name, *(f"log P {a}" for a in authors)):
+        shown.add_column(name, justify="left" if name in ("author", "recourse") else "right", overflow="fold")
+    for (sentence,), rows in table.group_by("sentence", maintain_order=True):
+        shown.add_section()
+        first = rows.row(0, named=True)
+        likely = [f"{first[f'log_prob_before_{a}']:.1f}" for a in authors]
+        shown.add_row("", "", f"[italic]{sentence}[/]", "", f"{first['judge_before']:.2f}",
+                      f"{first['other_before']:.2f}", *likely)  # fmt: skip
+        for row in rows.iter_rows(named=True):
+            shown.add_row(
+                row["author"],
+                f"{row['lambda_path']:g}",
+                marked(words_of(row["sentence"]), words_of(row["recourse"]), row["edits"]),
+                str(row["distance"]),
+                f"{row['judge_after']:.2f}" + " !" * (not row["flipped"]),
+                f"{row['other_after']:.2f}" + " !" * (not row["other_flipped"]),
+                *(f"{row[f'log_prob_{a}']:.1f}" for a in authors),
+            )
+    return shown
+
+
+def _summary_table(summary: pl.DataFrame, judge: Judge, other: Judge) -> Any:
+    from rich.table import Table
+
+    names = {
+        "flipped": judge.name, "other_flipped": other.name, "distance": "d", "s_policy": "s_policy", "own": "own voice",
+    }  # fmt: skip
+    shown = Table(title="Means over the sentences")
+    for name in ("author", "λ_path", *names.values()):
+        shown.add_column(name, justify="left" if name == "author" else "right")
+    for row in summary.iter_rows(named=True):
+        figures = [f"{row[n]:.0%}" if n in ("flipped", "other_flipped", "own") else f"{row[n]:.2f}" for n in names]
+        shown.add_row(row["author"], f"{row['lambda_path']:g}", *figures)
+    return shown

