@@ -16,6 +16,7 @@ are left out. The bounds are float64; ties and rounding fall on the side of keep
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -24,9 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 from flax import struct
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 
-from pprjax import edit_distance, goals, metrics, n_best
+from pprjax import devices, edit_distance, goals, metrics, n_best
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols
 from pprjax.edit_distance import EditCosts
@@ -244,26 +246,22 @@ def _solve(
 
     budget = _open_budgets(best.reward, bound, free.distance, lambda_path, costs, limit)
     floor = best.reward - lambda_path / (min(costs) + 1) - 1e-9 * (1 + np.abs(best.reward))
-    tried = np.flatnonzero(budget > 0)
-    found, num_bytes = [], 0
-    for b in tried:
-        through = so_far[problem[b]] + togo[problem[b], :, :-1]
-        pruned = _prune(
-            tables, graph, ending[problem[b]], (through >= floor[b]) & (through > -np.inf), lambda_policy[b]
-        )
-        budgets = _num_budgets(int(budget[b]))
-        needs = _check_bytes(pruned, int(lengths[b]), symbols.shape[1], budgets)
-        if num_bytes + needs > MAX_BYTES:  # they are dispatched without waiting, and run side by side
-            jax.block_until_ready(found)
-            num_bytes = 0
-        num_bytes += needs
-        aligned = _align(symbols[b], int(lengths[b]))
-        largest = np.int32(min(limit, budgets))
-        found.append(_edit(pruned, *aligned, np.float32(lambda_path[b]), largest, budgets=budgets, costs=costs))
-    if tried.size:
-        value, actions = map(np.stack, zip(*jax.device_get(found), strict=True))
+
+    def problems():
+        for b in np.flatnonzero(budget > 0).tolist():
+            through = so_far[problem[b]] + togo[problem[b], :, :-1]
+            alive = (through >= floor[b]) & (through > -np.inf)
+            pruned = _prune(tables, graph, ending[problem[b]], alive, lambda_policy[b])
+            budgets = _num_budgets(int(budget[b]))
+            needs = _check_bytes(pruned, int(lengths[b]), symbols.shape[1], budgets)
+            largest = np.int32(min(limit, budgets))
+            inputs = (pruned, *_align(symbols[b], int(lengths[b])), np.float32(lambda_path[b]), largest)
+            yield (budgets, pruned.symbol.shape[1], needs), (b, inputs)
+
+    whose, value, actions = _edit_all(problems(), len(graph.row) - 1, costs)
+    if whose.size:
         edited, feasible = np.full_like(best.actions, PAD), np.zeros(len(lengths), bool)
-        edited[tried], feasible[tried] = actions, value > -np.inf
+        edited[whose], feasible[whose] = actions, value > -np.inf
         graded = grade(edited)
         best = _where(feasible & (graded.reward > best.reward), graded, best)
     return best
@@ -493,6 +491,37 @@ def _prune(
     )
 
 
+def _edit_all(
+    problems: Iterable[tuple[tuple[int, int, int], tuple[int, tuple]]], horizon: int, costs: WholeCosts
+) -> tuple[Int[np.ndarray, " M"], Float[np.ndarray, " M"], Int[np.ndarray, "M T"]]:
+    """`_edit` of problems (kind, (whose, its inputs)): whose they are, their values and actions.
+
+    One a device, of one kind side by side. A kind is the budgets, nodes a layer and bytes.
+    """
+    mesh = devices.local_mesh()
+    width = 1 if mesh is None else mesh.size
+    whose, found, num_bytes = [], [], 0
+    for (budgets, _, needs), group in devices.grouped(problems, width):
+        if num_bytes + needs > MAX_BYTES:  # they are dispatched without waiting, and run side by side
+            jax.block_until_ready(found)
+            num_bytes = 0
+        num_bytes += needs
+        numbers, inputs = zip(*group, strict=True)
+        whose.append(np.array(numbers))
+        if mesh is None:
+            found.append(_edit(*inputs[0], budgets=budgets, costs=costs))
+        else:
+            filled = [inputs[i % len(inputs)] for i in range(width)]
+            batch = jax.tree.map(lambda *parts: np.stack(parts), *filled)
+            found.append(_edit_sharded(batch, mesh=mesh, budgets=budgets, costs=costs))
+    if not found:
+        return np.zeros(0, int), np.zeros(0), np.zeros((0, horizon), np.int32)
+    values, actions = zip(*jax.device_get(found), strict=True)
+    values = [np.reshape(x, -1)[: len(at)] for x, at in zip(values, whose, strict=True)]
+    actions = [np.reshape(x, (-1, horizon))[: len(at)] for x, at in zip(actions, whose, strict=True)]
+    return np.concatenate(whose), np.concatenate(values), np.concatenate(actions)
+
+
 def _num_budgets(largest: int) -> int:
     return _size_of(max(largest + 1, 16))
 
@@ -537,6 +566,17 @@ def _edit(
 @partial(jax.jit, static_argnames=("budgets", "costs"))
 def _all_values(pruned: _Pruned, original: Int[Array, " N"], *, budgets: int, costs: WholeCosts):
     return _edit_values(pruned, original, budgets, costs)
+
+
+@partial(jax.jit, static_argnames=("mesh", "budgets", "costs"))
+def _edit_sharded(batch: tuple, *, mesh: Mesh, budgets: int, costs: WholeCosts) -> tuple[Array, Array]:
+    """`_edit` of one problem a device."""
+
+    def own(_, part):
+        found = _edit(*jax.tree.map(lambda x: x[0], part), budgets=budgets, costs=costs)
+        return jax.tree.map(lambda x: x[None], found)
+
+    return devices.sharded(own, mesh)((), batch)
 
 
 def _edit_values(

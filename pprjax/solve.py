@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 from flax import struct
+from jax.sharding import Mesh
 from jaxtyping import Bool, Int
 
-from pprjax import archive, learner, metrics
+from pprjax import archive, devices, learner, metrics
 from pprjax.config import Config, check_config
 from pprjax.constraints import kept_symbols, without_keep
 from pprjax.io import write_table
@@ -159,10 +160,11 @@ def recourse(
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, keys, *lambdas)
     program = task.replace(constraints=without_keep(task.constraints))
 
-    workers = _workers()
-    num_pieces = -(-size // (CPU_CHUNK if workers[0].platform == "cpu" else CHUNK))
-    chunk = -(-size // num_pieces)
-    pieces = (np.arange(num_pieces * chunk) % size).reshape(-1, chunk)  # the first ones fill up the last piece
+    workers, together = _workers()
+    num_pieces = -(-size // (CPU_CHUNK if jax.local_devices()[0].platform == "cpu" else CHUNK))
+    chunk = -(-size // num_pieces)  # of one device, whatever their number: the programs, and the results, are the same
+    width = chunk * together
+    pieces = (np.arange(-(-num_pieces // together) * width) % size).reshape(-1, width)  # the first ones fill up
     interrupted = Event()
     with progress_bar("recourse", size, enabled=progress) as advance, ThreadPoolExecutor(len(workers)) as pool:
 
@@ -213,12 +215,14 @@ class _Result:
     archive: archive.Archive | None
 
 
-def _workers() -> list[Any]:
-    """The device of each thread: one a device, and one a core where the only device is the CPU."""
-    devices = jax.local_devices()
-    if len(devices) == 1 and devices[0].platform == "cpu":
-        return devices * min(len(os.sched_getaffinity(0)), 8)
-    return devices
+def _workers() -> tuple[list[Any], int]:
+    """Where each thread computes, and on how many devices: on all of them at once; or on the only one, where that is
+    the CPU a thread for each of its cores."""
+    mesh = devices.local_mesh()
+    if mesh is not None:
+        return [mesh], mesh.size
+    only = jax.local_devices()
+    return only * (min(len(os.sched_getaffinity(0)), 8) if only[0].platform == "cpu" else 1), 1
 
 
 def _solve_piece(
@@ -226,33 +230,39 @@ def _solve_piece(
     config: Config,
     inputs: tuple,
     several: tuple[int, int],
-    device: Any,
+    place: Any,
     advance: Callable[[float], None],
 ) -> _Result:
     traced_settings = replace(config, lambda_path=0.0, lambda_policy=0.0)  # each original has its own
-    task, settings, inputs = jax.device_put((task, traced_settings, inputs), device)
+    shared, inputs = devices.put((task, traced_settings), inputs, place)
+    mesh = place if isinstance(place, Mesh) else None
     rounds = max(r for r in range(1, ROUNDS + 1) if config.iterations % r == 0)
     count = config.iterations // rounds
-    state, curves = _start(task, settings, inputs, several=several), []
+    state, curves = _start(*shared, inputs, several=several, mesh=mesh), []
     for r in range(rounds):
-        state, curve = _train(task, settings, inputs, state, start=r * count, count=count)
+        state, curve = _train(*shared, inputs, state, start=r * count, count=count, mesh=mesh)
         curves.append(jax.block_until_ready(curve))
         advance(len(curve) / rounds)
-    return jax.device_get(_finish(task, settings, inputs, state, curve=jnp.concatenate(curves, axis=1)))
+    return jax.device_get(_finish(*shared, inputs, state, curve=jnp.concatenate(curves, axis=1), mesh=mesh))
 
 
 def _each(function):
-    """The function of one original, jitted and mapped over a piece of them."""
+    """The function of one original, jitted and mapped over a piece of them, and that over the devices of a mesh."""
 
-    @partial(jax.jit, static_argnames=("count", "several"))
-    def mapped(task, settings, inputs, state=None, *, start=0, curve=None, count=0, several=(1, 1)):
-        def one(symbols, length, actions, kept, key, lambda_path, lambda_policy, state, curve):
-            config = replace(settings, lambda_path=lambda_path, lambda_policy=lambda_policy)
-            keys = jax.random.split(key, 4)
-            original = replace(trace(task, symbols, length, keys[0], actions), kept=kept)
-            return function(task, original, config, keys[1:], state, start, count, curve, several)
+    @partial(jax.jit, static_argnames=("count", "several", "mesh"))
+    def mapped(task, settings, inputs, state=None, *, start=0, curve=None, count=0, several=(1, 1), mesh=None):
+        def piece(shared, batch):
+            task, settings, start = shared
 
-        return jax.vmap(cast(Any, one))(*inputs, state, curve)
+            def one(symbols, length, actions, kept, key, lambda_path, lambda_policy, state, curve):
+                config = replace(settings, lambda_path=lambda_path, lambda_policy=lambda_policy)
+                keys = jax.random.split(key, 4)
+                original = replace(trace(task, symbols, length, keys[0], actions), kept=kept)
+                return function(task, original, config, keys[1:], state, start, count, curve, several)
+
+            return jax.vmap(cast(Any, one))(*batch)
+
+        return devices.sharded(piece, mesh)((task, settings, start), (*inputs, state, curve))
 
     return mapped
 
