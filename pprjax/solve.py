@@ -30,7 +30,7 @@ from pprjax.rollout import Trajectory, trace
 from pprjax.task import Task
 
 CHUNK = 64
-"""Originals that one program trains side by side at most."""
+"""Originals that one program trains side by side at most, by default."""
 
 CPU_CHUNK = 1
 """The same where the devices are cores: one stays in a core's cache, and each of eight takes 1.6 times as long."""
@@ -120,6 +120,7 @@ def recourse(
     n_recourses: int = 1,
     min_distance: int = 1,
     ids: Int[np.ndarray, " B"] | None = None,
+    chunk: int | None = None,
     progress: bool | None = None,
 ) -> Recourse:
     """A personalized recourse for each original path: Algorithm 1, then the best of all paths that were sampled.
@@ -138,6 +139,8 @@ def recourse(
             the constraints; where fewer were found there are fewer rows, but never none.
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of them, at least.
         ids: the numbers from which originals derive their keys; default 0 … B - 1.
+        chunk: originals that one program trains side by side, at most; default 1 where the devices are cores, 64
+            elsewhere. It changes time and memory and no result.
         progress: show a progress bar; default: on a terminal.
 
     Raises:
@@ -146,7 +149,9 @@ def recourse(
     size = len(originals)
     check_config(config, size)
     check_starts(task, originals)
-    for name, value in {"n_recourses": n_recourses, "min_distance": min_distance}.items():
+    side_by_side = CPU_CHUNK if jax.local_devices()[0].platform == "cpu" else CHUNK
+    side_by_side = side_by_side if chunk is None else chunk
+    for name, value in {"n_recourses": n_recourses, "min_distance": min_distance, "chunk": side_by_side}.items():
         if value < 1:
             raise ValueError(f"{name}: expected at least 1, got {value}")
     ids = np.arange(size) if ids is None else np.asarray(ids)
@@ -161,7 +166,7 @@ def recourse(
     program = task.replace(constraints=without_keep(task.constraints))
 
     workers, together = _workers()
-    num_pieces = -(-size // (CPU_CHUNK if jax.local_devices()[0].platform == "cpu" else CHUNK))
+    num_pieces = -(-size // side_by_side)
     chunk = -(-size // num_pieces)  # of one device, whatever their number: the programs, and the results, are the same
     width = chunk * together
     pieces = (np.arange(-(-num_pieces // together) * width) % size).reshape(-1, width)  # the first ones fill up

@@ -40,9 +40,7 @@ def solve(rows, config=CONFIG, task=TASK, key=KEY, **changes):
 
 @pytest.fixture(scope="module")
 def batch():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pprjax.solve.CPU_CHUNK", len(ROWS))  # all side by side in one program
-        return solve(ROWS)
+    return solve(ROWS, chunk=len(ROWS))  # all side by side in one program
 
 
 def assert_same(one, other, at, to=None):

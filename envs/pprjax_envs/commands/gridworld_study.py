@@ -174,7 +174,7 @@ def methods(env: GridWorld, originals: Paths, routes: pl.DataFrame) -> pl.DataFr
 def sensitivity(env: GridWorld, originals: Paths, config: Config, *, seed: int = 0) -> pl.DataFrame:
     """The scores, R_policy and certified gaps over λ_path × λ_policy: a row for each driver, cell and original.
 
-    The cells of a driver are trained side by side, by one program that λ is an argument of.
+    λ is an argument of one program, which trains an original in all cells side by side.
     """
     import jax
     import numpy as np
@@ -184,21 +184,23 @@ def sensitivity(env: GridWorld, originals: Paths, config: Config, *, seed: int =
     from pprjax.metrics import relative_gap
 
     size = len(originals)
-    grid = np.repeat(list(itertools.product(WEIGHTS, WEIGHTS)), size, axis=0)
+    weights = np.array(list(itertools.product(WEIGHTS, WEIGHTS)))
+    grid = np.tile(weights, (size, 1))
     cells = dataclasses.replace(config, lambda_path=grid[:, 0], lambda_policy=grid[:, 1])
-    everywhere = originals[np.tile(np.arange(size), len(grid) // size)]
+    rows = np.repeat(np.arange(size), len(weights))
+    everywhere = originals[rows]
     frames = []
     for number, driver in enumerate(DRIVERS):
         task = _task(env, driver)
         key = jax.random.fold_in(jax.random.key(seed), number)
-        found = recourse(task, everywhere, cells, key=key)
+        found = recourse(task, everywhere, cells, key=key, chunk=len(weights))
         best = exact(task, everywhere, cells)
         frames.append(
             found.to_frame()
             .select("lambda_path", "lambda_policy", *SCORES, "distance", "status")
             .with_columns(
                 driver=pl.lit(driver),
-                path=pl.Series(np.arange(len(grid)) % size),
+                path=pl.Series(rows),
                 r_policy=pl.Series(found.scores.link),
                 gap=pl.Series(relative_gap(found.reward, best.reward)),
             )
