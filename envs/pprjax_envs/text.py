@@ -37,12 +37,6 @@ from pprjax_envs.text_corpus import words_of
 from pprjax_envs.text_judges import VADER, Judge
 from pprjax_envs.text_transformer import Author
 
-MAX_WORDS = 12
-"""Words of a recourse at most."""
-
-NUM_BEST = 64
-"""m: of P_A's likeliest words, how many are offered at each step, beside the original's own."""
-
 EMBEDDED = 2048
 """Rows of the Q-network's table of words, which words share by their numbers: a search meets a few hundred."""
 
@@ -134,8 +128,8 @@ class TextEnv(environment.Environment[TextState, TextParams]):
         *,
         judge: Judge | None = None,
         towards: Towards = "positive",
-        max_words: int = MAX_WORDS,
-        num_best: int = NUM_BEST,
+        max_words: int = 10,
+        num_best: int = 64,
         size: int | None = None,
     ):
         if towards not in ("positive", "negative"):
@@ -311,8 +305,8 @@ def task(
     *,
     judge: Judge | None = None,
     towards: Towards = "positive",
-    max_words: int = MAX_WORDS,
-    num_best: int = NUM_BEST,
+    max_words: int = 10,
+    num_best: int = 64,
     goal: Goal | None = reached,
 ) -> Task:
     """Give one sentence the wanted sentiment, in this author's voice; see `TextEnv`."""

@@ -7,6 +7,8 @@ Normalization stands before each sub-layer and the read-out is tied to the embed
 from __future__ import annotations
 
 import os
+import shutil
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -327,12 +329,13 @@ class _Checkpoints:
 
     def save(self, state: _State) -> None:
         arrays = jax.tree.map(np.asarray, state)
-        self._manager.save(int(state.step), args=self._ocp.args.StandardSave(arrays))
-        self._manager.wait_until_finished()
+        try:
+            self._manager.save(int(state.step), args=self._ocp.args.StandardSave(arrays))
+            self._manager.wait_until_finished()
+        except (OSError, ValueError) as error:  # as where another process trains the same author
+            warnings.warn(f"text: can't write a checkpoint to {self._folder} ({error})", stacklevel=2)
 
     def remove(self) -> None:
-        import shutil
-
         self._manager.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -24,6 +24,12 @@ PAPER = {
 }
 """The paper's own sentences, and where they are to go."""
 
+MAX_WORDS = 10
+"""Words of a rewriting at most."""
+
+NUM_OFFERED = 64
+"""m: of the author's likeliest next words, how many are offered at each step."""
+
 LAMBDAS = (10.0, 0.1)
 """λ_path: keep most of the sentence, or little."""
 
@@ -49,8 +55,8 @@ def main(
     corpus: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[=FILE]")] = ("psalms", "kings"),
     towards: Literal["positive", "negative"] | None = None,
     lambdas: tuple[float, ...] = LAMBDAS,
-    max_words: int = 12,
-    num_offered: int = 64,
+    max_words: int = MAX_WORDS,
+    num_offered: int = NUM_OFFERED,
     seed: int = 0,
     cache: Path | None = None,
     config: tyro.conf.OmitArgPrefixes[Config] = SETTINGS,
@@ -133,8 +139,8 @@ def experiment(
     *,
     judge: Judge,
     other: Judge,
-    max_words: int = 12,
-    num_offered: int = 64,
+    max_words: int = MAX_WORDS,
+    num_offered: int = NUM_OFFERED,
     seed: int = 0,
 ) -> tuple[pl.DataFrame, list[str]]:
     """Every sentence rewritten as every author would, at every λ_path.
