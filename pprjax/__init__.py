@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pprjax import baselines as baselines
+    from pprjax.amortized import Amortized as Amortized
+    from pprjax.amortized import amortize as amortize
     from pprjax.config import Config as Config
     from pprjax.constraints import Constraints as Constraints
     from pprjax.edit_distance import euclidean as euclidean
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from pprjax.task import World as World
 
 _HOMES = {
+    "Amortized": "amortized",
     "Config": "config",
     "Constraints": "constraints",
     "Log": "logs",
@@ -41,6 +44,7 @@ _HOMES = {
     "TablePolicy": "policy",
     "Task": "task",
     "World": "task",
+    "amortize": "amortized",
     "at_least": "goals",
     "euclidean": "edit_distance",
     "exact": "optimum",
