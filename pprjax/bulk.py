@@ -7,10 +7,11 @@ import dataclasses
 import json
 import shutil
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import jax
 import numpy as np
@@ -19,7 +20,7 @@ from jaxtyping import Float, Int
 
 from pprjax.alignment import alignments
 from pprjax.config import Config
-from pprjax.fitted import Fitted, Method, numbers
+from pprjax.fitted import Fitted, Method, Noise, numbers
 from pprjax.io import replacing, write_json
 from pprjax.logs import Log, files
 from pprjax.optimum import TooLargeError, exact
@@ -29,6 +30,11 @@ from pprjax.solve import recourse
 
 CHUNK = 20_000
 """Paths of a chunk, roughly."""
+
+POLL = 0.2
+"""Seconds between looks at what another process has done."""
+
+Engine = Literal["local", "ray"]
 
 Advance = Callable[[int, Float[np.ndarray, " G"]], None]
 """Hears how many more paths are done, and which gaps were found, NaN where not known."""
@@ -43,6 +49,7 @@ def recourse_frame(
     config: Config = Config(),
     *,
     method: Method = "auto",
+    noise: Noise = "fresh",
     seed: int = 0,
     advance: Advance | None = None,
 ) -> pl.DataFrame:
@@ -51,6 +58,8 @@ def recourse_frame(
     Args:
         method: "exact", with proof; "learned", Algorithm 1; "auto": exact where the world is deterministic and small
             enough.
+        noise: where chance decides, whether it decides anew, "fresh", or as on the logged path as far as that path
+            tells, "observed": what would have happened on this trip. A deterministic world has none.
         seed: of the training. Each path has a key of its own, so its row does not depend on the others.
         advance: called now and again with how many more paths are done, and their gaps, NaN where not known.
 
@@ -91,18 +100,41 @@ def recourse_frame(
                     raise
                 certified = False
         if not certified:
-            ids = paths["id"].to_numpy()[mine]
-            rec = recourse(task, originals, config, key=jax.random.key(seed), ids=ids, progress=False)
-            found.take(rec, np.arange(len(mine)), mine, "learned")
+            for at, chances in _trips(fitted, originals, noise):
+                ids = paths["id"].to_numpy()[mine[at]]
+                own = task if chances is None else fitted.task(int(agent), int(start), chances)
+                rec = recourse(own, originals[at], config, key=jax.random.key(seed), ids=ids, progress=False)
+                found.take(rec, np.arange(len(at)), mine[at], "learned")
+                found.likely[mine[at]] = fitted.probability(rec.paths, chances)
         advance(len(mine), found.numbers["gap"][mine])
     return _as_frame(fitted, paths, found, states, lengths, before, seed)
 
 
-def recourse_log(fitted: Fitted, log: Log, config: Config = Config(), *, method: Method = "auto", seed: int = 0) -> Any:
+def _trips(fitted: Fitted, originals: Paths, noise: Noise) -> Iterator[tuple[Int[np.ndarray, " M"], Any]]:
+    """Which originals share a world, and its chances: all, or each its own where its noise is known."""
+    every = np.arange(len(originals))
+    if noise == "fresh" or fitted.deterministic:
+        yield every, None
+        return
+    symbols, actions = np.asarray(originals.symbols), np.asarray(originals.actions)
+    for i in every:
+        yield every[i : i + 1], fitted.counterfactual(symbols[i], actions[i])
+
+
+def recourse_log(
+    fitted: Fitted,
+    log: Log,
+    config: Config = Config(),
+    *,
+    method: Method = "auto",
+    noise: Noise = "fresh",
+    seed: int = 0,
+) -> Any:
     """`recourse_frame` of a whole log at once, in memory; a pandas frame where the log came as one."""
     with _progress(log.num_paths, np.zeros(0)) as advance:
         frames = [
-            recourse_frame(fitted, paths, config, method=method, seed=seed, advance=advance) for paths in log.frames()
+            recourse_frame(fitted, paths, config, method=method, noise=noise, seed=seed, advance=advance)
+            for paths in log.frames()
         ]
     table = pl.concat(frames).sort("agent", "path")
     if not log.pandas:
@@ -139,6 +171,7 @@ class Job:
     fit: dict[str, Any]  # options of `Log.fit`
     config: Config = Config()
     method: Method = "auto"
+    noise: Noise = "fresh"
     seed: int = 0
     chunk: int = CHUNK  # paths of a chunk, roughly
 
@@ -151,6 +184,15 @@ class Job:
         """Where the chunks lie until all are done."""
         return self.beside("work")
 
+    @property
+    def manifest(self) -> Path:
+        """There once the chunks are."""
+        return self.work / "manifest.json"
+
+    def part(self, process: int, num_processes: int) -> Path:
+        """There once this process of so many has done its chunks."""
+        return self.work / f"part-{process}-of-{num_processes}"
+
     def done(self, number: int) -> Path:
         """The recourses of a chunk."""
         return self.work / "done" / f"{number:06d}.parquet"
@@ -158,46 +200,88 @@ class Job:
     def stamp(self) -> dict[str, Any]:
         """By which a later run knows the same job on the same log."""
         log = [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in files(self.source)]
-        options = [self.read, self.fit, repr(self.config), self.method, self.seed, self.chunk]
+        options = [self.read, self.fit, repr(self.config), self.method, self.noise, self.seed, self.chunk]
         return {"log": log, "options": json.loads(json.dumps(options))}
 
 
-def run(job: Job, *, progress: bool | None = None) -> dict[str, Any]:
+def run(
+    job: Job,
+    *,
+    engine: Engine = "local",
+    workers: int | None = None,
+    process: tuple[int, int] = (0, 1),
+    progress: bool | None = None,
+) -> dict[str, Any] | None:
     """Recourse for a log in files, into a file; can be killed and run again at any time.
 
     While it works its chunks lie in OUT.work; the same call goes on where it was. At the end there are OUT,
     OUT.rejected (CSV) where rows were bad, and the folder OUT.fit.
 
+    Args:
+        engine: "local", this process; "ray", workers on a Ray cluster, see `pprjax.ray_engine`.
+        workers: of Ray; default one for each machine.
+        process: (i, n): this is process i of n that make the same call, on one machine or on several that see the same
+            files, and takes chunks i, i + n, … The first one reads the log and in the end puts the parts together: it
+            waits for the others.
+
     Returns:
         What was done: num_paths, num_rejected (rows), status and method (how many paths have which), deterministic
-        (the world).
+        (the world). None from all processes but the first.
 
     Raises:
-        ValueError: as `Log.read`, `Log.fit` and `recourse_frame`, or OUT.work belongs to another log or other options.
+        ValueError: as `Log.read`, `Log.fit` and `recourse_frame`; OUT.work belongs to another log or other options;
+            there is no Ray; or another process gave up.
     """
-    stamp, manifest = job.stamp(), job.work / "manifest.json"
-    known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.exists() else None
+    if engine == "ray":
+        from pprjax import ray_engine  # it needs what is in this module
+
+        ray_engine.check()
+    me, num_processes = process
+    stamp = job.stamp()
+    if me > 0:
+        _wait_for(job.manifest, job)
+    known = json.loads(job.manifest.read_text(encoding="utf-8")) if job.manifest.exists() else None
     if known is not None and known != stamp:
         raise ValueError(f"out: {job.work} holds chunks of another log or of other options; remove it to start anew")
     try:
         if known is None:
             log, fitted = _begin(job)
-            write_json(stamp, manifest)  # from here on it goes on where it was
+            write_json(stamp, job.manifest)  # from here on it goes on where it was
         else:
-            log, fitted = _opened(job)
+            log, fitted = opened(job)
         numbers = sorted(int(folder.name) for folder in (job.work / "chunks").iterdir())
-        with _told(job, numbers, log.num_paths, progress) as advance:
-            for number in numbers:
-                solve_chunk(job, fitted, number, advance)
+        mine = numbers[me::num_processes]
+        with _told(job, mine, log.num_paths * len(mine) // len(numbers), progress) as advance:
+            if engine == "ray":
+                ray_engine.solve(job, [n for n in mine if not job.done(n).exists()], workers, advance)
+            else:
+                for number in mine:
+                    solve_chunk(job, fitted, number, advance)
+        if me > 0:
+            job.part(me, num_processes).touch()
+            return None
+        for other in range(1, num_processes):
+            _wait_for(job.part(other, num_processes), job)
         return _join(job, log, fitted, numbers)
     except ValueError:  # a mistake, which going on would only repeat
         shutil.rmtree(job.work, ignore_errors=True)
         raise
 
 
+def _wait_for(file: Path, job: Job) -> None:
+    """Wait until another process has written this file into OUT.work."""
+    begun = False
+    while not file.exists():
+        if begun and not job.work.exists():
+            raise ValueError("process: another process gave up, and said why")
+        begun = begun or job.work.exists()
+        time.sleep(POLL)
+
+
 def _begin(job: Job) -> tuple[Log, Fitted]:
     """Read the log, learn from it, and split it into chunks."""
-    shutil.rmtree(job.work, ignore_errors=True)
+    for name in ("log", "chunks", "done"):  # and not OUT.work itself, which other processes watch
+        shutil.rmtree(job.work / name, ignore_errors=True)
     (job.work / "done").mkdir(parents=True)
     log = Log.read(job.source, **job.read, folder=job.work / "log")
     log.save()
@@ -206,7 +290,7 @@ def _begin(job: Job) -> tuple[Log, Fitted]:
     return log, fitted
 
 
-def _opened(job: Job) -> tuple[Log, Fitted]:
+def opened(job: Job) -> tuple[Log, Fitted]:
     """The same, of a job that was begun."""
     log = Log.open(job.work / "log")
     return log, log.fit(**job.fit)
@@ -218,7 +302,8 @@ def solve_chunk(job: Job, fitted: Fitted, number: int, advance: Advance | None =
     if target.exists():
         return
     paths = pl.read_parquet(sorted((job.work / "chunks" / str(number)).glob("*.parquet")))
-    table = recourse_frame(fitted, paths, job.config, method=job.method, seed=job.seed, advance=advance)
+    options = {"method": job.method, "noise": job.noise, "seed": job.seed}
+    table = recourse_frame(fitted, paths, job.config, **options, advance=advance)
     with replacing(target) as aside:
         table.write_parquet(aside)
 
@@ -279,6 +364,7 @@ class _Found:
         self.lengths = np.zeros(size, np.int32)  # 0: none
         self.distance = np.full(size, -1, np.int32)
         self.numbers = {k: np.full(size, np.nan) for k in ("reward", "goal", "path", "policy", "gap")}
+        self.likely = np.ones(size)  # that the world leads along the recourse
         self.status = np.full(size, "", object)
         self.method = np.full(size, None, object)
 
@@ -319,7 +405,7 @@ def _as_frame(
     for low in range(0, len(there), ALIGNED):
         at = there[low : low + ALIGNED]
         edits[at] = alignments(Paths(states[at], lengths[at]), Paths(found.symbols[at], found.lengths[at]))
-    likely = np.where(found.lengths > 0, fitted.probability(found.symbols, found.actions, found.lengths), np.nan)
+    likely = np.where(found.lengths > 0, found.likely, np.nan)
     columns = {name: pl.Series(values, nan_to_null=True) for name, values in found.numbers.items()}
     return pl.DataFrame(
         {

@@ -27,7 +27,7 @@ ROWS = 2**20
 HELD_OUT = 10
 """Every tenth path, by its hash, is held out where a setting is chosen by likelihood."""
 
-TABLES = ("counts", "ends", "rejected")
+TABLES = ("counts", "rejected")
 
 WAYS = ("file", "line", "agent", "path", "reason")
 """The columns of a table of rejected rows."""
@@ -41,8 +41,8 @@ class Log:
     num_paths: int
     longest: int  # states of the longest path
     rewarded: bool  # the log says what steps paid
+    labelled: bool  # and which paths were good
     counts: pl.DataFrame  # agent, state, action, next, held, count, reward (summed)
-    ends: pl.DataFrame  # state, good, held, count: where paths end
     rejected: pl.DataFrame  # file, line, agent, path, reason
     pandas: bool = False  # frames go out as pandas', since the log came in as one
     home: Any = dataclasses.field(default=None, repr=False)  # keeps a temporary folder alive
@@ -120,8 +120,8 @@ class Log:
             num_paths=sum(c.num_paths for c in counted),
             longest=max(c.longest for c in counted),
             rewarded="reward" in named,
+            labelled="good" in named,
             counts=_summed([c.counts for c in counted], ["agent", "state", "action", "next", "held"]),
-            ends=_summed([c.ends for c in counted], ["state", "good", "held"]),
             rejected=rejected,
             pandas=pandas,
             home=temporary,
@@ -132,16 +132,16 @@ class Log:
         folder = self.buckets[0].parent.parent
         for name in TABLES:
             write_table(getattr(self, name), folder / f"{name}.parquet")
-        sizes = {"num_paths": self.num_paths, "longest": self.longest, "rewarded": self.rewarded}
+        sizes = {name: getattr(self, name) for name in ("num_paths", "longest", "rewarded", "labelled")}
         write_json(sizes, folder / "log.json")
 
     @classmethod
     def open(cls, folder: Path) -> Log:
         """A Log that was read into this folder and saved."""
         sizes = json.loads((folder / "log.json").read_text(encoding="utf-8"))
-        counts, ends, rejected = (pl.read_parquet(folder / f"{name}.parquet") for name in TABLES)
+        counts, rejected = (pl.read_parquet(folder / f"{name}.parquet") for name in TABLES)
         buckets = tuple(sorted((folder / "paths").glob("*.parquet")))
-        return cls(buckets=buckets, counts=counts, ends=ends, rejected=rejected, **sizes)
+        return cls(buckets=buckets, counts=counts, rejected=rejected, **sizes)
 
     def fit(self, goal: str | None = None, *, smoothing: float | None = None, max_steps: int | None = None) -> Fitted:
         """The world and the agents that this log tells of; see `pprjax.fitted.fit`."""
@@ -151,6 +151,11 @@ class Log:
         """The whole paths, bucket after bucket: id, agent, path, states, actions, rewards, good."""
         for bucket in self.buckets:
             yield pl.read_parquet(bucket)
+
+
+def held_out() -> pl.Expr:
+    """Which of the whole paths in a frame are held out."""
+    return pl.col("id") % HELD_OUT == 0
 
 
 def path_ids(agents: pl.Series, paths: pl.Series) -> np.ndarray:
@@ -324,11 +329,10 @@ class _Counted:
     num_paths: int
     longest: int
     counts: pl.DataFrame
-    ends: pl.DataFrame
 
     @classmethod
     def of(cls, paths: pl.DataFrame) -> _Counted:
-        paths = paths.with_columns(held=pl.col("id") % HELD_OUT == 0)
+        paths = paths.with_columns(held=held_out())
         steps = (
             paths.select(
                 "agent",
@@ -342,12 +346,10 @@ class _Counted:
             .group_by("agent", "state", "action", "next", "held")
             .agg(count=pl.len().cast(pl.Int64), reward=pl.col("reward").sum())
         )
-        ends = paths.group_by(pl.col("states").list.last().alias("state"), "good", "held")
         return cls(
             num_paths=paths.height,
             longest=int(paths["states"].list.len().max() or 0),  # pyright: ignore[reportArgumentType]
             counts=steps,
-            ends=ends.agg(count=pl.len().cast(pl.Int64)),
         )
 
 

@@ -2,17 +2,19 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
+import jax
+import log_walks
 import numpy as np
 import pandas
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from log_walks import CONFIG, NAMED, ROOMS, SMALL, WALKS, answers, walks
 from pprjax_envs import gridworld
 
 import pprjax
@@ -20,35 +22,6 @@ from pprjax import bulk
 from pprjax.imitation import SMOOTHINGS, agent_policy, held_out_log_likelihood, shared_policy
 from pprjax.logs import Log
 from pprjax.tables import tabulate
-
-CONFIG = pprjax.Config(lambda_path=2.0, lambda_policy=0.3)
-# a ring of five rooms: forth, back, and from "hall" a door to the "garden", which pays 10
-ROOMS = ["attic", "bath", "cellar", "den", "hall"]
-
-
-def walks(num, seed, agents=("ada", "bob")):
-    """A log of random walks: ada goes forth, bob back."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for path in range(num):
-        agent = agents[path % len(agents)]
-        room, step = 0, 0
-        for step in range(int(rng.integers(1, 7))):
-            name = ROOMS[room]
-            forth = rng.random() < (0.8 if agent == agents[0] else 0.2)
-            if name == "hall" and rng.random() < 0.3:
-                rows.append((agent, f"p{path}", step, name, "door", 10.0))
-                room = None
-                break
-            rows.append((agent, f"p{path}", step, name, "forth" if forth else "back", -1.0))
-            room = (room + (1 if forth else -1)) % len(ROOMS)
-        rows.append((agent, f"p{path}", step + 1, "garden" if room is None else ROOMS[room], None, None))
-    schema = {"agent": str, "path": str, "step": int, "state": str, "action": str, "reward": float}
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-WALKS = walks(60, 0)
-NAMED = {"action": "action", "reward": "reward"}
 
 
 def answer(frame, goal="state=garden", config=CONFIG, **options):
@@ -229,8 +202,7 @@ def test_chance_is_seen_and_is_learned_not_certified():
     few = next(log.frames())[:3]
     with pytest.raises(ValueError, match="method: chance decides"):
         bulk.recourse_frame(fitted, few, CONFIG, method="exact")
-    small = pprjax.Config(iterations=4, num_paths=32, num_best=8, width=16, updates=1, batch_size=32)
-    found = bulk.recourse_frame(fitted, few, small).filter(pl.col("status") != "met")
+    found = bulk.recourse_frame(fitted, few, SMALL).filter(pl.col("status") != "met")
     number = [{name: i for i, name in enumerate(names.tolist())} for names in (fitted.states, fitted.actions)]
     for row in found.iter_rows(named=True):
         states, actions = ([table[x] for x in row[c]] for table, c in zip(number, ("recourse", "actions"), strict=True))
@@ -355,39 +327,25 @@ def test_a_mistake_leaves_nothing_in_the_way(tmp_path):
     assert not (tmp_path / "slips.parquet.work").exists()  # a mistake stands in nobody's way
 
 
-@pytest.mark.slow
-def test_a_run_that_is_killed_gives_the_same_output(tmp_path):
-    walks(3000, 5).write_csv(tmp_path / "log.csv")
-    outs = [tmp_path / "once.parquet", tmp_path / "killed.parquet"]
-    options = ["--action", "action", "--reward", "reward", "--goal", "state=garden", "--chunk", "100"]
-
-    def start(out):
-        command = [sys.executable, "-m", "pprjax", "recourse", str(tmp_path / "log.csv"), "-o", str(out), *options]
-        return subprocess.Popen(command, env=os.environ)
-
-    assert start(outs[0]).wait() == 0
-    process = start(outs[1])
-    for pause in (4.0, 6.0, 8.0):
-        time.sleep(pause)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process = start(outs[1])
-    assert process.wait() == 0
-    assert outs[0].read_bytes() == outs[1].read_bytes()
-    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("killed")) == [
-        "killed.parquet",
-        "killed.parquet.fit",
-    ]
-
-
-def test_rows_do_not_depend_on_the_chunk_they_stand_in(expected):
-    log = Log.read(WALKS, **NAMED)
-    fitted = log.fit("state=garden")
-    paths = pl.concat(list(log.frames()))
-    alone = pl.concat([bulk.recourse_frame(fitted, paths[i : i + 7], CONFIG) for i in range(0, len(paths), 7)])
-    assert alone.sort("agent", "path").equals(expected)
-    small = pprjax.Config(iterations=4, num_paths=32, num_best=8, width=16, updates=1, batch_size=32)
-    few = paths.filter(~pl.col("states").list.contains("garden"))[:4]
-    learned = bulk.recourse_frame(fitted, few, small, method="learned")
-    last = bulk.recourse_frame(fitted, few[3:], small, method="learned")
-    assert learned.filter(path=last["path"][0]).equals(last)
+def test_rows_do_not_depend_on_the_chunk_they_stand_in_nor_on_the_number_of_devices(expected, tmp_path):
+    command = [sys.executable, str(Path(log_walks.__file__)), str(tmp_path)]
+    two = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    with subprocess.Popen(command, env=two, stdout=subprocess.PIPE, text=True) as other:
+        log = Log.read(WALKS, **NAMED)
+        fitted = log.fit("state=garden")
+        paths = pl.concat(list(log.frames()))
+        alone = pl.concat([bulk.recourse_frame(fitted, paths[i : i + 7], CONFIG) for i in range(0, len(paths), 7)])
+        assert alone.sort("agent", "path").equals(expected)
+        found = answers()
+        learned = found["learned"]
+        last = paths.filter(agent="ada", path=learned["path"][-1])
+        again = bulk.recourse_frame(fitted, last, SMALL, method="learned")
+        assert learned[-1:].equals(again)
+        for noise in ("fresh", "observed"):  # where nothing is left to chance it says the same
+            same = bulk.recourse_frame(fitted, last, SMALL, method="learned", noise=noise)
+            assert same.equals(again)
+        assert other.communicate()[0] == "2\n"
+    assert jax.local_device_count() == 1
+    for name, frame in found.items():
+        assert frame["method"].drop_nulls().unique().to_list() == [name]
+        assert pl.read_parquet(tmp_path / f"{name}.parquet").equals(frame)

@@ -21,7 +21,7 @@ class TabularState(environment.EnvState):
 @struct.dataclass(kw_only=True)
 class TabularParams(environment.EnvParams):
     next_state: jax.Array  # int32[S, A], -1 where the action is not available
-    cumulative: jax.Array | None  # float[S, A, S], P(s' ≤ i | s, a); None in a deterministic world
+    cumulative: jax.Array | None  # float[S, A, S], P(s' ≤ i | s, a), or float[max_steps, S, A, S]; None without chance
     reward: jax.Array  # float[S, A]
     terminal: jax.Array  # bool[S]
     symbols: jax.Array  # int32[S]
@@ -120,7 +120,8 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         stay = target < 0
         if params.cumulative is not None:
             uniform = jax.random.uniform(key, dtype=params.cumulative.dtype)
-            row = params.cumulative[state.id, action]
+            at = (state.id, action) if params.cumulative.ndim == 3 else (state.time, state.id, action)
+            row = params.cumulative[at]
             target = jnp.minimum(jnp.sum(uniform * row[-1] >= row, dtype=jnp.int32), self.num_states - 1)
         next_id = jnp.where(stay, state.id, target)
         reward = jnp.where(stay, 0.0, self._entry(params.reward, state, action))
@@ -175,7 +176,18 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         del params
         return TabularState(time=jnp.int32(0), id=jnp.asarray(state_id, jnp.int32))
 
-    def transition_probs(self, params: TabularParams) -> Float[Array, "S A S"] | None:
+    def with_chances(self, params: TabularParams, transition: Float[Array, "T S A S"]) -> TabularParams:
+        """The same stochastic world in which step t = 0 … T - 1 has chances of its own. T: the largest number of steps.
+
+        Raises:
+            ValueError: this world is deterministic, or the shape is another.
+        """
+        shape = (params.max_steps_in_episode, self.num_states, self.num_actions, self.num_states)
+        if params.cumulative is None or transition.shape != shape:
+            raise ValueError(f"transition: expected shape {shape} and a stochastic world, got {transition.shape}")
+        return params.replace(cumulative=jnp.cumsum(transition, axis=-1))  # pyright: ignore[reportAttributeAccessIssue]
+
+    def transition_probs(self, params: TabularParams) -> Float[Array, "*T S A S"] | None:
         """P(s' | s, a), a row of zeros where the action is not available; None in a deterministic world."""
         if params.cumulative is None:
             return None
