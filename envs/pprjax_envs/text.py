@@ -34,8 +34,9 @@ from pprjax.policy import Carry, Policy
 from pprjax.task import Task
 from pprjax_envs.sequence import SymbolOnly
 from pprjax_envs.text_corpus import words_of
+from pprjax_envs.text_huggingface import LanguageModel
 from pprjax_envs.text_judges import VADER, Judge
-from pprjax_envs.text_transformer import Author
+from pprjax_envs.text_transformer import Author, sentence_log_probs
 
 EMBEDDED = 2048
 """Rows of the Q-network's table of words, which words share by their numbers: a search meets a few hundred."""
@@ -300,7 +301,7 @@ class Reading(nn.Module):
 
 
 def task(
-    author: Author,
+    author: Author | LanguageModel,
     sentence: str,
     *,
     judge: Judge | None = None,
@@ -309,20 +310,22 @@ def task(
     num_best: int = 64,
     goal: Goal | None = reached,
 ) -> Task:
-    """Give one sentence the wanted sentiment, in this author's voice; see `TextEnv`."""
-    vocabulary = author.vocabulary
-    alphabet = vocabulary.join(words_of(sentence))
-    env = TextEnv(
-        replace(author.policy, room=max_words + 2),
-        alphabet,
-        sentence,
-        judge=judge,
-        towards=towards,
-        max_words=max_words,
-        num_best=num_best,
-        size=len(alphabet.words),
-    )
+    """Give one sentence the wanted sentiment, in this author's voice or a Hugging Face model's; see `TextEnv`."""
+    if isinstance(author, Author):
+        alphabet: Alphabet = author.vocabulary.join(words_of(sentence))
+        model, size = replace(author.policy, room=max_words + 2), len(author.vocabulary.words)
+    else:
+        alphabet, model, size = author, author.policy(max_words + 2), author.num_tokens
+    options: dict[str, Any] = dict(judge=judge, towards=towards, max_words=max_words, num_best=num_best, size=size)
+    env = TextEnv(model, alphabet, sentence, **options)
     return Task(env, Offered(), goal=goal)
+
+
+def log_probs(author: Author | LanguageModel, texts: Sequence[str]) -> Float[np.ndarray, " N"]:
+    """log P of each sentence under an author, whose end counts, or a Hugging Face model, where it does not."""
+    if isinstance(author, Author):
+        return sentence_log_probs(author, [words_of(text) for text in texts])
+    return np.array([row.sum() for row in author.log_probs(texts)])
 
 
 class _Reader:

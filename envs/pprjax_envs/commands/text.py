@@ -15,6 +15,7 @@ from pprjax.config import Config
 if TYPE_CHECKING:
     import polars as pl
 
+    from pprjax_envs.text_huggingface import LanguageModel
     from pprjax_envs.text_judges import Judge
     from pprjax_envs.text_transformer import Author
 
@@ -53,6 +54,8 @@ def main(
     input: Annotated[Path | None, tyro.conf.arg(aliases=["--from-file"])] = None,
     out: Path = Path("out/text"),
     corpus: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[=FILE]")] = ("psalms", "kings"),
+    model: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=FOLDER")] = (),
+    judge: str = "vader",
     towards: Literal["positive", "negative"] | None = None,
     lambdas: tuple[float, ...] = LAMBDAS,
     max_words: int = MAX_WORDS,
@@ -71,6 +74,9 @@ def main(
         input: a file of sentences, one a line, in place of one; prints how many a second.
         out: the folder to write to; made if it is missing.
         corpus: the authors: psalms, kings or asv (of the American Standard Version), or NAME=file.txt.
+        model: more authors: causal language models of Hugging Face, in a folder each.
+        judge: whose sentiment is wanted: vader, textblob, or the folder of a Hugging Face classifier. Another one, that
+            the rewritings were not made for, stands beside it.
         towards: the wanted sentiment; default: the opposite of the sentence's own, positive for one that has none.
         lambdas: λ_path, each of which gives a rewriting; config's is not used.
         max_words: words of a rewriting at most.
@@ -88,15 +94,16 @@ def main(
     from rich.console import Console
 
     from pprjax.timing import compile_seconds
-    from pprjax_envs.text_judges import VADER, TextBlob
 
     console = Console()
-    judge, other = VADER(), TextBlob()
-    authors = [_author(spec, seed, cache, console) for spec in corpus]
+    own, other = _judges(judge)
+    authors = [_author(spec, seed, cache, console) for spec in corpus] + [_model(spec) for spec in model]
+    if len({author.name for author in authors}) < len(authors) or not authors:
+        raise ValueError(f"corpus: expected authors of different names, got {', '.join(corpus + model) or 'none'}")
     trained = time.perf_counter()
     with compile_seconds() as compiling:
         table, rejected = experiment(
-            authors, wanted, config, lambdas, judge=judge, other=other,
+            authors, wanted, config, lambdas, judge=own, other=other,
             max_words=max_words, num_offered=num_offered, seed=seed,
         )  # fmt: skip
     seconds = time.perf_counter() - trained
@@ -106,7 +113,8 @@ def main(
     done = len(wanted) - len(rejected)
     write_json(
         {
-            "authors": {a.name: {"held_out_perplexity": float(a.perplexity)} for a in authors},
+            "authors": [author.name for author in authors],
+            "judges": [own.name, other.name],
             "rejected": rejected,
             "summary": summarize(table).to_dicts() if done else [],
             "seconds": {"models": trained - started, "recourse": seconds, "compile": compiling.seconds},
@@ -118,9 +126,9 @@ def main(
     )
     if input is None:
         for direction in table["towards"].unique(maintain_order=True):
-            console.print(_as_rich(table.filter(towards=direction), [a.name for a in authors], judge, other))
+            console.print(_as_rich(table.filter(towards=direction), [a.name for a in authors], own, other))
     elif done:
-        console.print(_summary_table(summarize(table), judge, other))
+        console.print(_summary_table(summarize(table), own, other))
     for reason in rejected:
         console.print(f"left out: {reason}", soft_wrap=True, markup=False)
     console.print(
@@ -132,7 +140,7 @@ def main(
 
 
 def experiment(
-    authors: Sequence[Author],
+    authors: Sequence[Author | LanguageModel],
     sentences: Sequence[tuple[str, str | None]],
     config: Config = SETTINGS,
     lambdas: Sequence[float] = LAMBDAS,
@@ -162,11 +170,8 @@ def experiment(
     import polars as pl
 
     from pprjax import recourse
-    from pprjax.alignment import alignments
     from pprjax.progress import progress_bar
     from pprjax_envs import text
-    from pprjax_envs.text_corpus import words_of
-    from pprjax_envs.text_transformer import sentence_log_probs
 
     settings = dataclasses.replace(config, lambda_path=np.asarray(lambdas, np.float32))
     frames, rejected = [], []
@@ -193,8 +198,7 @@ def experiment(
                 written = task.env.texts(found.paths)
                 before = np.array([j([sentence])[0] for j in (judge, other)])
                 after = np.array([j(written) for j in (judge, other)])
-                words = [words_of(t) for t in [sentence, *written]]
-                likely = {a.name: sentence_log_probs(a, words) for a in authors}
+                likely = {a.name: text.log_probs(a, [sentence, *written]) for a in authors}
                 frames.append(
                     pl.DataFrame(
                         {
@@ -203,7 +207,7 @@ def experiment(
                             "author": author.name,
                             "lambda_path": list(lambdas),
                             "recourse": written,
-                            "edits": [e[1:-1] for e in alignments(originals, found.paths)],
+                            "edits": _edits(sentence, written),
                             "status": found.status.tolist(),
                             "reward": found.reward,
                             "s_goal": found.scores.goal,
@@ -289,6 +293,42 @@ def _author(spec: str, seed: int, cache: Path | None, console: Any) -> Author:
     return author
 
 
+def _model(spec: str) -> LanguageModel:
+    from pprjax_envs.text_huggingface import LanguageModel
+
+    name, sign, folder = spec.partition("=")
+    if not (sign and name and folder):
+        raise ValueError(f"model: expected NAME=FOLDER, got {spec!r}")
+    model = LanguageModel(folder)
+    model.name = name
+    return model
+
+
+def _judges(name: str) -> tuple[Judge, Judge]:
+    """The one that is asked, and another."""
+    from pprjax_envs.text_judges import VADER, HuggingFaceJudge, TextBlob
+
+    if name == "textblob":
+        return TextBlob(), VADER()
+    return (VADER() if name == "vader" else HuggingFaceJudge(name)), TextBlob()
+
+
+def _edits(sentence: str, written: Sequence[str]) -> list[str]:
+    """How the words of each rewriting differ from the sentence's, see `pprjax.alignment`."""
+    from pprjax.alignment import alignments
+    from pprjax.paths import Paths
+
+    numbers: dict[str, int] = {}
+    rows = [[numbers.setdefault(w, len(numbers)) for w in _words(text)] for text in (sentence, *written)]
+    return alignments(Paths.from_lists(rows[:1] * len(written)), Paths.from_lists(rows[1:]))
+
+
+def _words(text: str) -> list[str]:
+    from pprjax_envs.text_corpus import split
+
+    return [word for words in split(text) for word in words]
+
+
 def marked(sentence: Sequence[str], rewritten: Sequence[str], edits: str) -> str:
     """A rewriting with its edits, in rich's markup: [-deleted-], [+inserted+], and both where a word is replaced."""
     from rich.markup import escape
@@ -307,8 +347,6 @@ def marked(sentence: Sequence[str], rewritten: Sequence[str], edits: str) -> str
 def _as_rich(table: pl.DataFrame, authors: list[str], judge: Judge, other: Judge) -> Any:
     from rich.table import Table
 
-    from pprjax_envs.text_corpus import words_of
-
     shown = Table(title=f"Towards {table['towards'][0]}", show_lines=False)
     for name in ("author", "λ_path", "recourse", "d", judge.name, other.name, *(f"log P {a}" for a in authors)):
         shown.add_column(name, justify="left" if name in ("author", "recourse") else "right", overflow="fold")
@@ -322,7 +360,7 @@ def _as_rich(table: pl.DataFrame, authors: list[str], judge: Judge, other: Judge
             shown.add_row(
                 row["author"],
                 f"{row['lambda_path']:g}",
-                marked(words_of(row["sentence"]), words_of(row["recourse"]), row["edits"]),
+                marked(_words(row["sentence"]), _words(row["recourse"]), row["edits"]),
                 str(row["distance"]),
                 f"{row['judge_after']:.2f}" + " !" * (not row["flipped"]),
                 f"{row['other_after']:.2f}" + " !" * (not row["other_flipped"]),
