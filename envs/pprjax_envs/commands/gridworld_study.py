@@ -114,7 +114,8 @@ def main(
     )
     console = Console()
     for claim in found:
-        console.print(f"{'holds' if claim['holds'] else 'does NOT hold'}: {claim['claim']}. {claim['measured']}")
+        verdict = "holds" if claim["holds"] else "does NOT hold"
+        console.print(f"{verdict}: {claim['claim']} ({_in_words(claim['measured'])}).")
     console.print(
         f"{total:.0f} s, of which {compiling.seconds:.0f} s compiling. Written to {folder}: "
         f"{', '.join(f'{name}.png' for name in figures)}, a parquet beside each, summary.json.",
@@ -319,6 +320,11 @@ def claims(env: GridWorld, scores: pl.DataFrame, lambdas: pl.DataFrame) -> list[
             kl,
         ),
     ]
+
+
+def _in_words(measured: dict[str, Any]) -> str:
+    parts = (f"{k}: {_in_words(v)}" if isinstance(v, dict) else f"{k} {v:.4g}" for k, v in measured.items())
+    return ("; " if any(isinstance(v, dict) for v in measured.values()) else ", ").join(parts)
 
 
 def link_function() -> pl.DataFrame:
