@@ -8,6 +8,7 @@ from mario_fake import Hopper, explored
 from pprjax_envs import GridWorld, MarioEnv, TabularMDP
 from pprjax_envs.lstm import LSTMClassifier
 from pprjax_envs.sequence import SequenceEnv
+from text_fake import world as sentences
 
 from pprjax.task import World
 
@@ -45,6 +46,7 @@ WORLDS = {
     "grid world": GridWorld,
     "grid world with two moneys": lambda: GridWorld(["S$#F", "..H.", "$LL."], max_steps=12),
     "sequences": sequences,
+    "sentences": lambda: sentences().env,
     "Mario, a small game in place of the emulator": lambda: MarioEnv(emulator=Hopper, goal_x=200, max_steps=14),
     "Mario's table": lambda: explored(goal_x=200, max_steps=14).explored(),
 }
