@@ -27,7 +27,7 @@ import optax
 from flax import struct
 from jaxtyping import Array, Float, Int
 
-from pprjax import edit_distance, goals, metrics, optimum
+from pprjax import edit_distance, goals, marks, metrics, optimum
 from pprjax.config import Config, check_config
 from pprjax.metrics import Scores
 from pprjax.networks import AmortizedQNetwork
@@ -626,13 +626,13 @@ def amortize_log(
         raise ValueError("method: chance decides in this log's world, so it can't be amortized; expected learned")
     if fitted.goal is not None and fitted.ends is None:
         raise ValueError("goal: a network for many originals needs a goal on the final state, got one on R_goal")
-    rows = np.arange(len(fitted.states), dtype=np.int32)
-    following = np.where(fitted.terminal[:, None], UNAVAILABLE, fitted.next_state)
-    reached = fitted.terminal if fitted.ends is None else fitted.ends
-    met = np.ones(len(rows), bool) if fitted.ends is None else reached
-    world = _world(following, fitted.reward, rows, met, reached, fitted.terminal, rows)
-    known, whose = np.unique(agents, return_inverse=True)
-    probs = np.stack([fitted.probs(int(agent)) for agent in known])
+    tables = jax.tree.map(np.asarray, fitted.env.default_params)
+    reached = tables.terminal if fitted.ends is None else fitted.ends
+    met = np.ones(len(reached), bool) if fitted.ends is None else reached
+    rows = np.arange(len(fitted.states))
+    starts = marks.visited(rows[:, None], fitted.marks)[:, 0] * len(rows) + rows
+    world = _world(tables.next_state, tables.reward, tables.symbols, met, reached, tables.terminal, starts)
+    probs, whose = fitted.policies(agents)
     return _train(world, fitted.max_steps, originals, probs, whose, config, key, progress)
 
 
@@ -659,7 +659,7 @@ def _network(world: World, horizon: int, width: int) -> AmortizedQNetwork:
     num_states, num_actions = world.following.shape
     return AmortizedQNetwork(
         num_actions=num_actions,
-        num_states=num_states,
+        num_states=max(num_states, 2),  # flax takes the only row of a table for all
         num_symbols=len(world.symbols),
         num_times=horizon + 1,
         width=width,

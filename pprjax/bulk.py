@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 import jax
 import numpy as np
 import polars as pl
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from pprjax.alignment import alignments
 from pprjax.config import Config
@@ -42,6 +42,9 @@ Advance = Callable[[int, Float[np.ndarray, " G"]], None]
 ALIGNED = 4096
 """Pairs that are aligned at once."""
 
+TRAINED_ON = 20_000
+"""Paths at most from which a network for all of a log is trained."""
+
 
 def recourse_frame(
     fitted: Fitted,
@@ -56,8 +59,8 @@ def recourse_frame(
     """A recourse for each of the whole paths of a log (`Log.frames`) that misses the goal.
 
     Args:
-        method: "exact", with proof; "learned", Algorithm 1; "auto": exact where the world is deterministic and small
-            enough.
+        method: "exact", with proof; "learned", Algorithm 1; "amortized", the network in `fitted`; "auto": exact where
+            the world is deterministic and small enough, else learned.
         noise: where chance decides, whether it decides anew, "fresh", or as on the logged path as far as that path
             tells, "observed": what would have happened on this trip. A deterministic world has none.
         seed: of the training. Each path has a key of its own, so its row does not depend on the others.
@@ -71,25 +74,31 @@ def recourse_frame(
         and edits, one character for each: = kept, ~ replaced, + inserted, - deleted.
 
     Raises:
-        ValueError: method "exact", and chance decides in this world or it is too large for certificates.
+        ValueError: method "exact", and chance decides in this world or it is too large for certificates; or method
+            "amortized", and there is no network.
     """
     paths = paths.sort("agent", "path")
     advance = (lambda amount, gaps: None) if advance is None else advance
     if method == "exact" and not fitted.deterministic:
         raise ValueError("method: chance decides in this log's world, so nothing can be certified; expected learned")
-    states = _padded(paths["states"], fitted.states)
-    actions = _padded(paths["actions"], fitted.actions)
-    lengths = paths["states"].list.len().to_numpy().astype(np.int32)
-    before = paths["rewards"].list.sum().to_numpy()
-    agents = numbers(paths["agent"], fitted.agents).to_numpy()
-    met = fitted.met(states, before)
+    logged, agents, before, met = originals_of(fitted, paths)
+    states, lengths = np.asarray(logged.symbols), np.asarray(logged.lengths)
     advance(int(met.sum()), np.zeros(0))
     found = _Found(len(paths), fitted.max_steps)
     found.status[met] = "met"
+    if method == "amortized" and not met.all():
+        mine = np.flatnonzero(~met)
+        if fitted.network is None:
+            raise ValueError("method: expected a fit with a network, from `with_network`")
+        probs, whose = fitted.policies(agents[mine])
+        rec = fitted.network.recourse(logged[mine], config, probs=probs, agents=whose, progress=False)
+        found.take(rec, np.arange(len(mine)), mine, "amortized")
+        advance(len(mine), found.numbers["gap"][mine])
+        return _as_frame(fitted, paths, found, states, lengths, before, seed)
     groups = np.stack([agents, states[:, 0]], axis=1)
     for agent, start in np.unique(groups[~met], axis=0):
         mine = np.flatnonzero(~met & (groups == [agent, start]).all(1))
-        originals = Paths(states[mine], lengths[mine], actions[mine])
+        originals = logged[mine]
         task = fitted.task(int(agent), int(start))
         certified = fitted.deterministic and method != "learned"
         if certified:
@@ -108,6 +117,38 @@ def recourse_frame(
                 found.likely[mine[at]] = fitted.probability(rec.paths, chances)
         advance(len(mine), found.numbers["gap"][mine])
     return _as_frame(fitted, paths, found, states, lengths, before, seed)
+
+
+def originals_of(
+    fitted: Fitted, paths: pl.DataFrame
+) -> tuple[Paths, Int[np.ndarray, " B"], Float[np.ndarray, " B"], Bool[np.ndarray, " B"]]:
+    """Whole paths of a log by numbers, their agents, their R_goal as logged, and which meet the goal already."""
+    lengths = paths["states"].list.len().to_numpy().astype(np.int32)
+    logged = Paths(_padded(paths["states"], fitted.states), lengths, _padded(paths["actions"], fitted.actions))
+    before = paths["rewards"].list.sum().to_numpy()
+    met = fitted.met(np.asarray(logged.symbols), before)
+    return logged, numbers(paths["agent"], fitted.agents).to_numpy(), before, met
+
+
+def with_network(fitted: Fitted, log: Log, config: Config = Config(), *, seed: int = 0) -> Fitted:
+    """The same with a network for method "amortized", trained on some paths of the log that miss the goal, if there are
+    any.
+
+    Raises:
+        ValueError: as `pprjax.amortized.amortize_log`.
+    """
+    from pprjax.amortized import amortize_log  # which imports what most methods need not
+
+    parts = []
+    for paths in log.frames():
+        *_, met = originals_of(fitted, paths)
+        parts.append(paths.filter(~met).select("id", "agent", "states", "actions", "rewards"))
+        parts = [pl.concat(parts).unique(["agent", "states"], keep="first").bottom_k(TRAINED_ON, by="id")]
+    if parts[0].is_empty():
+        return fitted
+    originals, agents, *_ = originals_of(fitted, parts[0].sort("id"))
+    network = amortize_log(fitted, originals, agents, config, key=jax.random.key(seed), progress=False)
+    return dataclasses.replace(fitted, network=network)
 
 
 def _trips(fitted: Fitted, originals: Paths, noise: Noise) -> Iterator[tuple[Int[np.ndarray, " M"], Any]]:
@@ -130,7 +171,12 @@ def recourse_log(
     noise: Noise = "fresh",
     seed: int = 0,
 ) -> Any:
-    """`recourse_frame` of a whole log at once, in memory; a pandas frame where the log came as one."""
+    """`recourse_frame` of a whole log at once, in memory; a pandas frame where the log came as one.
+
+    Method "amortized" trains a network first, where `fitted` has none.
+    """
+    if method == "amortized" and fitted.network is None:
+        fitted = with_network(fitted, log, config, seed=seed)
     with _progress(log.num_paths, np.zeros(0)) as advance:
         frames = [
             recourse_frame(fitted, paths, config, method=method, noise=noise, seed=seed, advance=advance)
@@ -280,20 +326,29 @@ def _wait_for(file: Path, job: Job) -> None:
 
 def _begin(job: Job) -> tuple[Log, Fitted]:
     """Read the log, learn from it, and split it into chunks."""
-    for name in ("log", "chunks", "done"):  # and not OUT.work itself, which other processes watch
+    for name in ("log", "chunks", "done", "network"):  # and not OUT.work itself, which other processes watch
         shutil.rmtree(job.work / name, ignore_errors=True)
     (job.work / "done").mkdir(parents=True)
     log = Log.read(job.source, **job.read, folder=job.work / "log")
     log.save()
     fitted = log.fit(**job.fit)
     scatter(log, job.work / "chunks", size=job.chunk)
+    if job.method == "amortized":
+        fitted = with_network(fitted, log, job.config, seed=job.seed)
+        if fitted.network is not None:
+            fitted.network.save(job.work / "network")
     return log, fitted
 
 
 def opened(job: Job) -> tuple[Log, Fitted]:
     """The same, of a job that was begun."""
     log = Log.open(job.work / "log")
-    return log, log.fit(**job.fit)
+    fitted = log.fit(**job.fit)
+    if (job.work / "network").exists():
+        from pprjax.amortized import load
+
+        fitted = dataclasses.replace(fitted, network=load(job.work / "network"))
+    return log, fitted
 
 
 def solve_chunk(job: Job, fitted: Fitted, number: int, advance: Advance | None = None) -> None:

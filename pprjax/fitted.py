@@ -23,10 +23,12 @@ from pprjax.policy import TablePolicy
 from pprjax.task import Task
 
 if TYPE_CHECKING:
+    from pprjax.amortized import Amortized
     from pprjax.logs import Log
 
-Method = Literal["auto", "exact", "learned"]
-"""How a recourse is found: certified, by Algorithm 1, or certified where that is possible."""
+Method = Literal["auto", "exact", "learned", "amortized"]
+"""How a recourse is found: certified; by Algorithm 1, for each path anew; by one network, trained once for the log; or
+"auto", certified where that is possible and else by Algorithm 1."""
 
 Noise = Literal["fresh", "observed"]
 """Where chance decides: it decides anew, or as on the logged path as far as that path tells (Gumbel-max)."""
@@ -58,6 +60,7 @@ class Fitted:
     goal_accuracy: float  # of "good" as it is told, on held-out paths; NaN for other goals
     shared: np.ndarray  # float64[S, A], P_all
     own: pl.DataFrame  # agent, state, action (their numbers), count; sorted
+    network: Amortized | None = None  # for method "amortized", see `pprjax.amortized`
 
     @property
     def deterministic(self) -> bool:
@@ -104,8 +107,16 @@ class Fitted:
         if transition is not None:
             remembered = marks.chances(np.asarray(transition), self.marks)
             params = self.env.with_chances(params, jnp.asarray(remembered, jnp.result_type(float)))
-        probs = np.tile(self.probs(agent), (self._memories, 1))
-        return Task(self.env, TablePolicy(jnp.asarray(probs)), goal=self.goal, params=params)
+        return Task(self.env, TablePolicy(jnp.asarray(self._probs(agent))), goal=self.goal, params=params)
+
+    def _probs(self, agent: int) -> Float[np.ndarray, "R A"]:
+        """P_A in the world with memory of the marks."""
+        return np.tile(self.probs(agent), (self._memories, 1))
+
+    def policies(self, agents: Int[np.ndarray, " B"]) -> tuple[Float[np.ndarray, "K R A"], Int[np.ndarray, " B"]]:
+        """P_A of those who are among these agents, in the world with memory of the marks, and which of them each is."""
+        known, which = np.unique(agents, return_inverse=True)
+        return np.stack([self._probs(agent) for agent in known.tolist()]).astype(np.float32), which
 
     def counterfactual(
         self, states: Int[np.ndarray, " n"], actions: Int[np.ndarray, " n-1"]
@@ -209,6 +220,8 @@ class Fitted:
             "goal_states": None if self.ends is None else self._named_ends(),
         }
         write_json(summary, folder / "fit.json")
+        if self.network is not None:
+            self.network.save(folder / "network")
 
     def _named_ends(self) -> list[dict[str, Any]]:
         assert self.ends is not None

@@ -54,7 +54,9 @@ def main(
         reward: the column with the reward that it paid; default: nothing pays.
         good: the column that labels the rows of a path as good (true) or bad (false).
         goal: what a recourse must do: "state=X", "reward>=x", or "good"; default: nothing.
-        method: exact, with proof; learned, by Algorithm 1; or auto: exact where that is possible.
+        method: exact, with proof; learned, by Algorithm 1 for each path anew; amortized, by one network that is trained
+            once, in minutes, and then answers thousands of paths a second; or auto: exact where that is possible, else
+            learned.
         noise: where chance decides: fresh, as it may decide the next time; or observed, as on the logged path as far as
             that path tells, for what would have happened on this trip.
         smoothing: steps of an agent's own that weigh as much as what everyone does; default: chosen on held-out paths.
@@ -101,6 +103,7 @@ def main(
         return
     status = ", ".join(f"{count:,} {name}" for name, count in done["status"].items())
     ways = {"exact": "certified", "learned": "learned without a certificate"}
+    ways |= {"amortized": "answered by one network without a certificate"}
     found = "".join(f"; {count:,} {ways[name]}" for name, count in done["method"].items())
     chance = "" if done["deterministic"] else " Chance decides in this world: see the column `probability`."
     bad = done["num_rejected"]
