@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pprjax import Policy
 torch = pytest.importorskip("torch", reason="the extra `hf` is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra `hf` is not installed")
+torch.set_num_threads(1)  # on models this small threads only wait for each other
 
 WORDS = ["[START]", "[END]", "[UNK]", *"she was very sad happy and the cup is empty full so now".split()]  # noqa: SIM905
 V, END = len(WORDS) + 1, 1  # the model has a token that the tokenizer lacks
@@ -146,6 +148,16 @@ def test_what_was_used_last_is_kept(folders):
     assert count.rows == 4
     model.next_log_probs([[V, 4]])
     assert count.shapes[4:] == [(1, 1)]
+
+
+def test_threads_ask_at_once(folders):
+    model = LanguageModel(folders["gpt2"], memory=3000, batch_size=3)
+    asked = [prefixes(np.random.default_rng(seed), 30) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(model.next_log_probs, asked * 3))
+    for prefixes_of_one, log_probs in zip(asked * 3, found, strict=True):
+        np.testing.assert_allclose(log_probs, whole(folders["gpt2"], prefixes_of_one), atol=1e-4)
+    assert model.kept_bytes == sum(node.bytes for node in model._kept.values())
 
 
 def test_batches_are_no_larger_than_asked(folders):
@@ -369,7 +381,7 @@ def test_smollm2():
         gguf_file=next(folder.glob("*.gguf")).name,
         start=end,
         end=end,
-        dtype="float64",  # in float32 the model by itself differs by 5e-4, between a start alone and one with more behind
+        dtype="float64",  # in float32 this model's own answer to a start alone is 5e-4 off
     )
     texts = ["The cup was empty.", "I am in love.", "The old man went down to the river."]
     shuffled = ["empty cup. The was", "in I. love am", "river the down man The to. went old"]

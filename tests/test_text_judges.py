@@ -87,6 +87,8 @@ def classifier(tmp_path_factory):
     import tokenizers
     import transformers
 
+    torch.set_num_threads(1)  # on a model this small threads only wait for each other
+
     def make(labels, pads=True):
         folder = tmp_path_factory.mktemp("classifier")
         words = tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]")
