@@ -83,6 +83,7 @@ class World:
     ended: jax.Array  # bool[S], the world ends a path here
     symbols: jax.Array  # int32[M], sorted
     starts: jax.Array  # int32[M], the state in which a path starts that begins with it; UNAVAILABLE: none does
+    num_actions: jax.Array  # int32[], A, all that there are
 
 
 @struct.dataclass
@@ -92,7 +93,7 @@ class _Case:
     symbols: jax.Array  # int32[N], their places; M + 1 behind the end, M for what the world has not
     actions: jax.Array  # int32[N - 1], PAD where not known
     length: jax.Array  # int32[]
-    probs: jax.Array  # float[S, A], P_A
+    prob: jax.Array  # float[S, D], P_A
     lambda_path: jax.Array  # float[]
     lambda_policy: jax.Array  # float[]
 
@@ -102,15 +103,13 @@ class _Known:
     """What the world tells of a case before any network is asked."""
 
     start: jax.Array  # int32[], the state
-    prob: jax.Array  # float[S, D], P_A
     edges: jax.Array  # float[S, D], r + λ_policy·h; -inf where there is no action
     ahead: jax.Array  # float[T + 1, S], V: the best still to come after t actions; -inf where the goal can't be met
 
 
 def _known(world: World, case: _Case, horizon: int) -> _Known:
     there = world.following != UNAVAILABLE
-    prob = jnp.take_along_axis(case.probs, world.action, axis=1)
-    edges = world.reward + case.lambda_policy * link(prob, case.probs.shape[1])
+    edges = world.reward + case.lambda_policy * link(case.prob, world.num_actions)
     edges = jnp.where(there, edges, -jnp.inf)
     ending = jnp.where(world.met, 0.0, -jnp.inf)
 
@@ -120,7 +119,7 @@ def _known(world: World, case: _Case, horizon: int) -> _Known:
 
     _, ahead = jax.lax.scan(layer, ending, None, length=horizon)
     start = world.starts[jnp.minimum(case.symbols[0], len(world.starts) - 1)]
-    return _Known(start=start, prob=prob, edges=edges, ahead=jnp.concatenate([ahead[::-1], ending[None]]))
+    return _Known(start=start, edges=edges, ahead=jnp.concatenate([ahead[::-1], ending[None]]))
 
 
 def _squash(x: Float[Array, "*b"]) -> Float[Array, "*b"]:
@@ -143,7 +142,7 @@ def _reading(world: World, case: _Case, known: _Known) -> tuple[tuple[Array, Arr
         leads &= (given == PAD) | (world.action[row] == given)
         onward = known.edges[row] + known.ahead[jnp.minimum(i + 1, horizon)][targets]
         best = known.ahead[jnp.minimum(i, horizon), row]
-        chosen = jnp.argmax(jnp.where(leads, known.prob[row], -1.0))
+        chosen = jnp.argmax(jnp.where(leads, case.prob[row], -1.0))
         goes = followed & leads.any() & (i + 1 < case.length)
         alive = goes & (i < horizon) & (onward[chosen] > -jnp.inf)
         step_loss = jnp.where(alive, onward[chosen] - best, -jnp.inf)
@@ -295,8 +294,8 @@ def _answer(net: AmortizedQNetwork, params: Any, world: World, case: _Case, rate
     def step(lane, move):
         row, goal, habit, log_prob = lane
         goes = move != PAD
-        prob = known.prob[row, move]
-        paid = jnp.stack([world.reward[row, move], link(prob, case.probs.shape[1]), jnp.log(prob)])
+        prob = case.prob[row, move]
+        paid = jnp.stack([world.reward[row, move], link(prob, world.num_actions), jnp.log(prob)])
         action, row = world.action[row, move], jnp.where(goes, world.following[row, move], row)
         sums = jnp.stack([goal, habit, log_prob]) + jnp.where(goes, paid, 0.0)
         symbol = jnp.where(goes, world.symbols[world.symbol[row]], PAD)
@@ -492,7 +491,7 @@ class Amortized:
 
     params: Any  # of the Q-network
     world: World
-    probs: jax.Array  # float[K, S, A], P_A of those who are asked about where nobody else is named
+    prob: jax.Array  # float[1, S, D], P_A of the agent that it was trained for; of a log, of the first
     horizon: int = struct.field(pytree_node=False)
     width: int = struct.field(pytree_node=False)
 
@@ -501,8 +500,6 @@ class Amortized:
         originals: Paths,
         config: Config = Config(),
         *,
-        probs: Float[np.ndarray, "K S A"] | None = None,
-        agents: Int[np.ndarray, " B"] | None = None,
         progress: bool | None = None,
     ) -> Recourse:
         """A recourse for each original, without any training, as `pprjax.recourse` gives one.
@@ -512,13 +509,27 @@ class Amortized:
         Args:
             originals: B paths from the world's start, with actions or without.
             config: λ_path and λ_policy, one number or float[B]; the rest is not looked at.
-            probs: P_A of K agents, over the states of `world`; default the agent it was trained for.
-            agents: whose path each original is, in [0, K); default the first.
             progress: show a progress bar; default: on a terminal.
 
         Raises:
             ValueError: no path of this world starts where an original does, or a λ is out of range.
         """
+        return self._recourse(originals, config, np.asarray(self.prob), np.zeros(len(originals), int), progress)
+
+    def recourse_log(
+        self,
+        fitted: Fitted,
+        originals: Paths,
+        agents: Int[np.ndarray, " B"],
+        config: Config = Config(),
+        *,
+        progress: bool | None = False,
+    ) -> Recourse:
+        """`recourse` in the world of a log, whose network this is: `agents` are the numbers of its agents, whether the
+        network was trained on paths of theirs or not."""
+        return self._recourse(originals, config, *_policies(self.world, fitted, agents), progress)
+
+    def _recourse(self, originals, config, prob, agents, progress) -> Recourse:
         size = len(originals)
         check_config(config, size)
         places = _places(self.world, originals)
@@ -527,15 +538,13 @@ class Amortized:
             first = np.asarray(originals.symbols)[nowhere[0], 0]
             raise ValueError(f"originals[{nowhere[0]}]: no path of this world starts with symbol {first}")
         lambdas = [np.broadcast_to(np.float32(x), (size,)) for x in (config.lambda_path, config.lambda_policy)]
-        probs = np.asarray(self.probs if probs is None else probs)
-        agents = np.zeros(size, np.int32) if agents is None else agents
         length, actions = np.asarray(originals.lengths, np.int32), _actions(originals, places.shape[1])
         net = _network(self.world, self.horizon, self.width)
         pieces = np.array_split(np.arange(size), -(-size // PIECE))
 
         def solve(piece):
             at = np.resize(piece, min(PIECE, _power_of_two(size)))  # the first ones fill up
-            case = _cases(places[at], actions[at], length[at], probs[agents[at]], lambdas[0][at], lambdas[1][at])
+            case = _cases(places[at], actions[at], length[at], prob[agents[at]], lambdas[0][at], lambdas[1][at])
             found = jax.device_get(_answers(net, self.params, self.world, case, jnp.array(RATES)))
             advance(len(piece))
             return jax.tree.map(lambda x: x[: len(piece)], found)
@@ -549,7 +558,7 @@ class Amortized:
         import orbax.checkpoint as ocp  # takes a second to import
 
         sizes = {"horizon": np.array(self.horizon), "width": np.array(self.width)}
-        tree = {"params": self.params, "world": self.world.__dict__, "probs": self.probs, **sizes}
+        tree = {"params": self.params, "world": self.world.__dict__, "prob": self.prob, **sizes}
         with ocp.PyTreeCheckpointer() as checkpointer:
             checkpointer.save(Path(folder).absolute(), jax.tree.map(np.asarray, tree), force=True)
 
@@ -604,8 +613,8 @@ def amortize(
     symbols = np.unique(tables.symbol)
     starts = np.where(symbols == tables.symbol[0], 0, UNAVAILABLE)
     world = _world(tables.following, tables.reward, tables.symbol, met, reached, tables.ended, starts)
-    probs = np.exp(tables.log_prob)[None]
-    return _train(world, task.horizon, originals, probs, np.zeros(len(originals), int), config, key, progress)
+    prob = _moves(world, np.exp(tables.log_prob))[None]
+    return _train(world, task.horizon, originals, prob, np.zeros(len(originals), int), config, key, progress)
 
 
 def amortize_log(
@@ -632,8 +641,20 @@ def amortize_log(
     rows = np.arange(len(fitted.states))
     starts = marks.visited(rows[:, None], fitted.marks)[:, 0] * len(rows) + rows
     world = _world(tables.next_state, tables.reward, tables.symbols, met, reached, tables.terminal, starts)
-    probs, whose = fitted.policies(agents)
-    return _train(world, fitted.max_steps, originals, probs, whose, config, key, progress)
+    return _train(world, fitted.max_steps, originals, *_policies(world, fitted, agents), config, key, progress)
+
+
+def _policies(
+    world: World, fitted: Fitted, agents: Int[np.ndarray, " B"]
+) -> tuple[Float[np.ndarray, "K S D"], Int[np.ndarray, " B"]]:
+    """P_A of those who are among these agents, and which of them each is."""
+    known, whose = np.unique(agents, return_inverse=True)
+    return np.stack([_moves(world, fitted.world_probs(agent)) for agent in known.tolist()]), whose
+
+
+def _moves(world: World, probs: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S D"]:
+    """P_A of the actions that there are."""
+    return np.take_along_axis(probs, np.asarray(world.action), 1).astype(np.float32)
 
 
 def _world(following, reward, symbol, met, reached, ended, starts) -> World:
@@ -651,6 +672,7 @@ def _world(following, reward, symbol, met, reached, ended, starts) -> World:
         "ended": ended,
         "symbols": symbols.astype(np.int32),
         "starts": starts.astype(np.int32),
+        "num_actions": np.int32(following.shape[1]),
     }
     return World(**jax.tree.map(jnp.asarray, arrays))
 
@@ -686,7 +708,7 @@ def _actions(originals: Paths, width: int) -> Int[np.ndarray, "B N-1"]:
     return np.full((len(originals), width - 1), PAD, np.int32) if given is None else np.asarray(given, np.int32)
 
 
-def _train(world, horizon, originals, probs, agents, config: Config, key, progress) -> Amortized:
+def _train(world, horizon, originals, prob, agents, config: Config, key, progress) -> Amortized:
     size = len(originals)
     settings = replace(config, lambda_path=0.0, lambda_policy=0.0)
     check_config(settings, size)
@@ -704,7 +726,7 @@ def _train(world, horizon, originals, probs, agents, config: Config, key, progre
 
     def cases(at):
         nothing = np.zeros(len(at), np.float32)
-        return _cases(places[at], actions[at], lengths[at], probs[agents[at]], nothing, nothing)
+        return _cases(places[at], actions[at], lengths[at], prob[agents[at]], nothing, nothing)
 
     first = jax.tree.map(lambda x: x[0], cases(np.zeros(1, int)))
     trainer = _begin(net, world, first, settings, key)
@@ -714,7 +736,7 @@ def _train(world, horizon, originals, probs, agents, config: Config, key, progre
             trainer, _ = _round(net, trainer, world, cases(at), settings, jax.random.fold_in(key, number), number)
             advance(1)
     return Amortized(
-        params=trainer.params, world=world, probs=jnp.asarray(probs[:1]), horizon=horizon, width=config.width
+        params=trainer.params, world=world, prob=jnp.asarray(prob[:1]), horizon=horizon, width=config.width
     )
 
 

@@ -90,8 +90,7 @@ def recourse_frame(
         mine = np.flatnonzero(~met)
         if fitted.network is None:
             raise ValueError("method: expected a fit with a network, from `with_network`")
-        probs, whose = fitted.policies(agents[mine])
-        rec = fitted.network.recourse(logged[mine], config, probs=probs, agents=whose, progress=False)
+        rec = fitted.network.recourse_log(fitted, logged[mine], agents[mine], config)
         found.take(rec, np.arange(len(mine)), mine, "amortized")
         advance(len(mine), found.numbers["gap"][mine])
         return _as_frame(fitted, paths, found, states, lengths, before, seed)

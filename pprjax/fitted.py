@@ -107,16 +107,11 @@ class Fitted:
         if transition is not None:
             remembered = marks.chances(np.asarray(transition), self.marks)
             params = self.env.with_chances(params, jnp.asarray(remembered, jnp.result_type(float)))
-        return Task(self.env, TablePolicy(jnp.asarray(self._probs(agent))), goal=self.goal, params=params)
+        return Task(self.env, TablePolicy(jnp.asarray(self.world_probs(agent))), goal=self.goal, params=params)
 
-    def _probs(self, agent: int) -> Float[np.ndarray, "R A"]:
-        """P_A in the world with memory of the marks."""
+    def world_probs(self, agent: int) -> Float[np.ndarray, "R A"]:
+        """P_A of an agent over the states of `env`."""
         return np.tile(self.probs(agent), (self._memories, 1))
-
-    def policies(self, agents: Int[np.ndarray, " B"]) -> tuple[Float[np.ndarray, "K R A"], Int[np.ndarray, " B"]]:
-        """P_A of those who are among these agents, in the world with memory of the marks, and which of them each is."""
-        known, which = np.unique(agents, return_inverse=True)
-        return np.stack([self._probs(agent) for agent in known.tolist()]).astype(np.float32), which
 
     def counterfactual(
         self, states: Int[np.ndarray, " n"], actions: Int[np.ndarray, " n-1"]
