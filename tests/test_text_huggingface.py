@@ -139,6 +139,7 @@ def test_what_was_used_last_is_kept(folders):
     model = LanguageModel(folders["gpt2"])
     model.next_log_probs([[V]])
     room = model.kept_bytes
+    assert room == 4 * (2 * 2 * 16 + V)  # keys and values, of two layers, of 16 numbers each; and the log-probabilities
     model = LanguageModel(folders["gpt2"], memory=3 * room)
     count = Count(model)
     for prefix in ([V], [V, 3], [V, 4], [V, 3], [V, 5]):
