@@ -35,16 +35,19 @@ LAMBDAS = (10.0, 0.1)
 """λ_path: keep most of the sentence, or little."""
 
 SETTINGS = Config(
-    lambda_policy=0.1,
+    lambda_policy=0.2,
     c_e=0.0,
-    iterations=60,
+    epsilon_end=0.2,
+    iterations=80,
     num_paths=64,
     num_best=8,
-    epsilon_from="policy",
     updates=4,
     batch_size=128,
     width=32,
 )
+"""A quarter of the paths sample from P_A as it is, so that the others may explore evenly: what flips a sentence is often
+a word that its author finds unlikely there. With λ_policy = 0.1 an edit hardly heeds the author, with 1 it heeds nothing
+else."""
 
 
 def main(
