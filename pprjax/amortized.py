@@ -41,8 +41,9 @@ from pprjax.task import Task
 if TYPE_CHECKING:
     from pprjax.fitted import Fitted
 
-RATES = (1.0, 0.0, 0.5, 2.0)
-"""What each lane of an answer multiplies λ_path by when it decides; 0 follows the best path that heeds no original."""
+WALKS = (1.0, 0.0), (0.0, 0.0), (0.5, 0.0), (2.0, 0.0), (1.0, 0.5), (1.0, 0.75), (1.0, 1.0)
+"""Of each lane of an answer: what λ_path is multiplied by when it decides, and the part of the original that it follows
+before. The second takes the best path that heeds no original. Eight lanes take LLVM minutes to compile."""
 
 LAMBDAS = 0.1, 1000.0
 """The range of λ_path and of λ_policy in training, evenly on a logarithmic scale."""
@@ -99,6 +100,15 @@ class _Case:
 
 
 @struct.dataclass
+class _Reading:
+    """What is read of an original once. P = N + 1 positions."""
+
+    symbols: jax.Array  # int32[P]
+    steps: jax.Array  # float[P, F], what the step to each symbol costs
+    weights: jax.Array  # float[K]
+
+
+@struct.dataclass
 class _Known:
     """What the world tells of a case before any network is asked."""
 
@@ -128,9 +138,9 @@ def _squash(x: Float[Array, "*b"]) -> Float[Array, "*b"]:
     return finite / (1 - finite)
 
 
-def _reading(world: World, case: _Case, known: _Known) -> tuple[tuple[Array, Array, Array], Float[Array, ""]]:
-    """The inputs of the encoder: symbols, what each step of the original costs, and the weights. And the original's own
-    R_goal, -inf where the world can't follow it."""
+def _reading(world: World, case: _Case, known: _Known) -> tuple[_Reading, Int[Array, " T"], Float[Array, ""]]:
+    """The inputs of the encoder; the moves that follow the original, PAD from where it ends or can't be followed; and
+    its own R_goal, -inf where it can't be followed."""
     horizon, (n,) = len(known.ahead) - 1, case.symbols.shape
 
     def step(lane, i):
@@ -150,10 +160,11 @@ def _reading(world: World, case: _Case, known: _Known) -> tuple[tuple[Array, Arr
         earned = earned + jnp.where(goes, world.reward[row, chosen], 0.0)
         moved = (jnp.where(goes, targets[chosen], row), followed & (goes | (i + 1 >= case.length)), lost, earned)
         scaled = jnp.stack([step_loss, lost]) / jnp.maximum(case.lambda_path, 1e-6)
-        return moved, jnp.concatenate([_squash(scaled), jnp.exp(scaled), jnp.stack([goes, alive]).astype(float)])
+        features = jnp.concatenate([_squash(scaled), jnp.exp(scaled), jnp.stack([goes, alive]).astype(float)])
+        return moved, (features, jnp.where(goes, chosen, PAD))
 
     lane = (known.start, jnp.bool_(True), jnp.zeros(()), jnp.zeros(()))
-    (_, followed, _, earned), steps = jax.lax.scan(step, lane, jnp.arange(n))
+    (_, followed, _, earned), (steps, moves) = jax.lax.scan(step, lane, jnp.arange(n))
     steps = jnp.concatenate([jnp.zeros((1, steps.shape[1])), steps])[: n + 1]  # position j: the step to its last symbol
     left = (case.length - jnp.arange(n + 1)) / horizon
     steps = jnp.concatenate([steps, left[:, None], (left > 0)[:, None]], axis=1)
@@ -166,16 +177,17 @@ def _reading(world: World, case: _Case, known: _Known) -> tuple[tuple[Array, Arr
             _log(jnp.abs(jnp.where(best > -jnp.inf, best, 0.0))) - _log(case.lambda_path),
         ]
     )
-    inputs = jnp.append(case.symbols, len(world.symbols) + 1), steps, weights
-    return inputs, jnp.where(followed, earned, -jnp.inf)
+    reading = _Reading(jnp.append(case.symbols, len(world.symbols) + 1), steps, weights)
+    moves = jnp.append(moves, jnp.full(horizon, PAD))[:horizon]
+    return reading, moves, jnp.where(followed, earned, -jnp.inf)
 
 
 def _log(x: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.log(jnp.maximum(x, 1e-3)) / 5
 
 
-def _encode(net: AmortizedQNetwork, params: Any, *reading: Array) -> Float[Array, "P width"]:
-    return jnp.asarray(net.apply(params, *reading, method="encode"))
+def _encode(net: AmortizedQNetwork, params: Any, reading: _Reading) -> Float[Array, "P width"]:
+    return jnp.asarray(net.apply(params, reading.symbols, reading.steps, reading.weights, method="encode"))
 
 
 def _decide(net: AmortizedQNetwork, params: Any, *seen: Array) -> Float[Array, " D"]:
@@ -229,9 +241,11 @@ def _walk(
     known: _Known,
     context: Float[Array, "P width"],
     rate: Float[Array, ""],
+    forced: Int[Array, " T"],
     noise: Float[Array, "T D"] | None = None,
 ) -> tuple[_Lane, _Step]:
-    """One lane, greedy on Q with λ_path·rate, or, where `noise` is above 0, on the noise."""
+    """One lane: the forced move, unless it is PAD or leads where the goal can't be met; else greedy on Q with
+    λ_path·rate, or, where `noise` is above 0, on the noise."""
     horizon = len(known.ahead) - 1
     matches = jax.vmap(partial(edit_distance.matches, case.symbols))(world.symbol)
     weight = jnp.maximum(case.lambda_path, 1e-6)
@@ -242,7 +256,7 @@ def _walk(
         return _Lane(row=row, column=column, smallest=smallest, position=position, earned=earned)
 
     def step(lane, x):
-        t, ahead, luck = x
+        t, ahead, given, luck = x
         targets = world.following[lane.row]
         value = known.edges[lane.row] + ahead[targets]  # -inf: no action, or no way from there to the goal
         best = value.max()
@@ -253,7 +267,8 @@ def _walk(
         q = lead + rate * share
         if luck is not None:
             q = jnp.where((lead > -jnp.inf) & (luck > 0), 1e6 + luck, q)
-        move = jnp.argmax(q).astype(jnp.int32)
+        follows = (given != PAD) & (lead[given] > -jnp.inf)
+        move = jnp.where(follows, given, jnp.argmax(q)).astype(jnp.int32)
         moved = read(targets[move], lane.column, lane.earned + known.edges[lane.row, move])
         record = _Step(taken=taken, move=move, lane=None, numbers=None, lead=None)
         if luck is not None:
@@ -261,7 +276,7 @@ def _walk(
         return jax.tree.map(lambda new, old: jnp.where(taken, new, old), moved, lane), record
 
     lane = read(known.start, edit_distance.start(case.symbols), jnp.zeros(()))
-    return jax.lax.scan(step, lane, (jnp.arange(horizon), known.ahead[1:], noise))
+    return jax.lax.scan(step, lane, (jnp.arange(horizon), known.ahead[1:], forced, noise))
 
 
 @struct.dataclass
@@ -281,11 +296,20 @@ class _Answer:
     original_goal: jax.Array  # float[], R_goal of the original
 
 
-def _answer(net: AmortizedQNetwork, params: Any, world: World, case: _Case, rates: Float[Array, " L"]) -> _Answer:
+def _followed(moves: Int[Array, " T"], case: _Case, part: Float[Array, ""]) -> Int[Array, " T"]:
+    """The first moves of the original, this part of them; PAD behind."""
+    return jnp.where(jnp.arange(len(moves)) < part * (case.length - 1), moves, PAD)
+
+
+def _answer(net: AmortizedQNetwork, params: Any, world: World, case: _Case, walks: Float[Array, "L 2"]) -> _Answer:
     known = _known(world, case, net.num_times - 1)
-    reading, original_goal = _reading(world, case, known)
-    context = _encode(net, params, *reading)
-    last, steps = jax.vmap(lambda rate: _walk(net, params, world, case, known, context, rate))(rates)
+    reading, moves, original_goal = _reading(world, case, known)
+    context = _encode(net, params, reading)
+
+    def walk(rate, part):
+        return _walk(net, params, world, case, known, context, rate, _followed(moves, case, part))
+
+    last, steps = jax.vmap(walk)(*walks.T)
     distance = jax.vmap(lambda column: edit_distance.distance(column, case.length))(last.column)
     reward = last.earned + case.lambda_path * similarity(distance)
     best = jnp.argmax(reward)
@@ -359,9 +383,7 @@ def _labels(world: World, case: _Case, known: _Known, values, lane: _Lane, t, le
 class _Experience:
     """What the network learns from: L lanes through one case, and what every action would have been worth there."""
 
-    symbols: jax.Array  # int32[P]
-    steps: jax.Array  # float[P, F]
-    weights: jax.Array  # float[K]
+    reading: _Reading
     row: jax.Array  # int32[L, T]
     position: jax.Array  # int32[L, T]
     numbers: jax.Array  # float[L, T, G]
@@ -378,18 +400,21 @@ def _experience(net: AmortizedQNetwork, params: Any, world: World, case: _Case, 
     num_moves = world.following.shape[1]
 
     def one(case, key):
-        keys = jax.random.split(key, 3)
-        reading, _ = _reading(world, case, known)
-        context = _encode(net, params, *reading)
+        keys = jax.random.split(key, 4)
+        reading, moves, _ = _reading(world, case, known)
+        context = _encode(net, params, reading)
         rates = jnp.exp2(jax.random.uniform(keys[0], (LANES,), minval=-1.0, maxval=1.0)).at[0].set(1.0)
         noise = jax.random.uniform(keys[1], (LANES, horizon, num_moves))
         explores = jax.random.uniform(keys[2], (LANES, horizon, 1)) < (NOISE * jnp.arange(LANES) / LANES)[:, None, None]
         noise = jnp.where(explores, noise, 0.0)
-        _, steps = jax.vmap(lambda r, x: _walk(net, params, world, case, known, context, r, x))(rates, noise)
+        parts = jax.random.uniform(keys[3], (LANES,)).at[: LANES // 2].set(0.0)
+        forced = jax.vmap(lambda part: _followed(moves, case, part))(parts)
+        walk = partial(_walk, net, params, world, case, known, context)
+        _, steps = jax.vmap(walk)(rates, forced, noise)
         label = partial(_labels, world, case, known, values)
         share = jax.vmap(jax.vmap(label), in_axes=(0, None, 0))(steps.lane, jnp.arange(horizon), steps.lead)
         at = steps.lane.row, steps.lane.position
-        return _Experience(*reading, *at, steps.numbers, steps.lead, share, steps.taken)
+        return _Experience(reading, *at, steps.numbers, steps.lead, share, steps.taken)
 
     weights = _spread(jax.random.fold_in(key, 0), (CASES,))
     cases = jax.vmap(lambda w: replace(case, lambda_path=w))(weights)
@@ -404,7 +429,7 @@ def _spread(key: jax.Array, shape: tuple[int, ...]) -> Array:
 def _loss(net: AmortizedQNetwork, params: Any, seen: _Experience) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The squared error of u of the actions that could be the best, and the regret of the softmax of Q, in units of
     λ_path; summed over the steps, with their number."""
-    context = _encode(net, params, seen.symbols, seen.steps, seen.weights)
+    context = _encode(net, params, seen.reading)
     times = jnp.broadcast_to(jnp.arange(seen.row.shape[1]), seen.row.shape)
 
     def decide(row, t, position, numbers):
@@ -436,15 +461,21 @@ def _optimizer(config: Config) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam(), *steps)
 
 
-@partial(jax.jit, static_argnames="net")
-def _begin(net: AmortizedQNetwork, world: World, case: _Case, config: Config, key: jax.Array) -> _Trainer:
-    """Before the first round; `case` is any."""
+def _initial(net: AmortizedQNetwork, world: World, case: _Case, key: jax.Array) -> Any:
+    """Untrained weights; `case` is any."""
     known = _known(world, case, net.num_times - 1)
     zero = jnp.int32(0)
     column = edit_distance.start(case.symbols)
     lane = _Lane(row=zero, column=column, smallest=zero, position=zero, earned=jnp.zeros(()))
     numbers = _numbers(world, case, known, lane, zero, jnp.zeros(world.following.shape[1]))
-    params = net.init(key, *_reading(world, case, known)[0], zero, zero, numbers)
+    reading, _, _ = _reading(world, case, known)
+    return net.init(key, reading.symbols, reading.steps, reading.weights, zero, zero, numbers)
+
+
+@partial(jax.jit, static_argnames="net")
+def _begin(net: AmortizedQNetwork, world: World, case: _Case, config: Config, key: jax.Array) -> _Trainer:
+    """Before the first round; `case` is any."""
+    params = _initial(net, world, case, key)
     seen = jax.eval_shape(lambda: _experience(net, params, world, case, key))
     memory = jax.tree.map(lambda x: jnp.zeros((MEMORY, *x.shape[1:]), x.dtype), seen)
     return _Trainer(params=params, optimizer=_optimizer(config).init(params), memory=memory)
@@ -545,7 +576,7 @@ class Amortized:
         def solve(piece):
             at = np.resize(piece, min(PIECE, _power_of_two(size)))  # the first ones fill up
             case = _cases(places[at], actions[at], length[at], prob[agents[at]], lambdas[0][at], lambdas[1][at])
-            found = jax.device_get(_answers(net, self.params, self.world, case, jnp.array(RATES)))
+            found = jax.device_get(_answers(net, self.params, self.world, case, jnp.array(WALKS)))
             advance(len(piece))
             return jax.tree.map(lambda x: x[: len(piece)], found)
 
@@ -741,8 +772,8 @@ def _train(world, horizon, originals, prob, agents, config: Config, key, progres
 
 
 @partial(jax.jit, static_argnames="net")
-def _answers(net: AmortizedQNetwork, params: Any, world: World, cases: _Case, rates: Float[Array, " L"]) -> _Answer:
-    return jax.vmap(lambda case: _answer(net, params, world, case, rates))(cases)
+def _answers(net: AmortizedQNetwork, params: Any, world: World, cases: _Case, walks: Float[Array, "L 2"]) -> _Answer:
+    return jax.vmap(lambda case: _answer(net, params, world, case, walks))(cases)
 
 
 def _power_of_two(size: int) -> int:
