@@ -49,7 +49,6 @@ def main() -> None:
     arguments.add_argument("--beside", type=int, default=24, help="originals that are trained for one by one")
     arguments.add_argument("--asked", type=int, default=20_000, help="paths whose answers are timed")
     arguments.add_argument("--iterations", type=int, default=300)
-    arguments.add_argument("--width", type=int, default=64)
     arguments.add_argument("--seed", type=int, default=0)
     args = arguments.parse_args()
     log = Log.read(log_recourse.simulated(args.paths, 0), action="action", reward="reward")
@@ -61,7 +60,7 @@ def main() -> None:
     train = order[args.held_out :][~np.isin(texts[order[args.held_out :]], texts[test])]  # whoever took the same path
 
     started = time.perf_counter()
-    settings = Config(iterations=args.iterations, width=args.width)
+    settings = Config(iterations=args.iterations)
     net = amortized.amortize_log(fitted, originals[train], agents[train], settings, key=jax.random.key(args.seed))
     training = time.perf_counter() - started
 

@@ -67,6 +67,9 @@ SEEN, SLOPES = tuple(range(-1, 6)), tuple(range(-4, 3))
 """From the position j: the original's symbols that each action's next one is compared with, and the differences of the
 column that the network sees."""
 
+WIDTH = 64
+"""Units of each layer of the network."""
+
 PIECE = 512
 """Originals that are answered side by side."""
 
@@ -613,7 +616,13 @@ def load(folder: str | Path) -> Amortized:
 
 
 def amortize(
-    task: Task, originals: Paths, config: Config = Config(), *, key: jax.Array, progress: bool | None = None
+    task: Task,
+    originals: Paths,
+    config: Config = Config(),
+    *,
+    key: jax.Array,
+    width: int = WIDTH,
+    progress: bool | None = None,
 ) -> Amortized:
     """Train one network on many originals, for all λ_path and λ_policy from 0.1 to 1000.
 
@@ -623,8 +632,9 @@ def amortize(
     Args:
         task: a finite deterministic world; a P_A without memory; a goal on the final state, or none.
         originals: paths from the world's start; a few thousand that differ, where there are so many.
-        config: iterations (rounds of 32 originals), updates (of the network in each round), learning_rate and width.
+        config: iterations (rounds of 32 originals), updates (of the network in each round) and learning_rate.
         key: not consumed; the same key gives the same network.
+        width: units of each layer.
         progress: show a progress bar; default: on a terminal.
 
     Raises:
@@ -645,7 +655,7 @@ def amortize(
     starts = np.where(symbols == tables.symbol[0], 0, UNAVAILABLE)
     world = _world(tables.following, tables.reward, tables.symbol, met, reached, tables.ended, starts)
     prob = _moves(world, np.exp(tables.log_prob))[None]
-    return _train(world, task.horizon, originals, prob, np.zeros(len(originals), int), config, key, progress)
+    return _train(world, task.horizon, originals, prob, np.zeros(len(originals), int), config, key, width, progress)
 
 
 def amortize_log(
@@ -655,6 +665,7 @@ def amortize_log(
     config: Config = Config(),
     *,
     key: jax.Array,
+    width: int = WIDTH,
     progress: bool | None = None,
 ) -> Amortized:
     """`amortize` for the world of a log, all its agents and starts; `agents` are their numbers.
@@ -672,7 +683,7 @@ def amortize_log(
     rows = np.arange(len(fitted.states))
     starts = marks.visited(rows[:, None], fitted.marks)[:, 0] * len(rows) + rows
     world = _world(tables.next_state, tables.reward, tables.symbols, met, reached, tables.terminal, starts)
-    return _train(world, fitted.max_steps, originals, *_policies(world, fitted, agents), config, key, progress)
+    return _train(world, fitted.max_steps, originals, *_policies(world, fitted, agents), config, key, width, progress)
 
 
 def _policies(
@@ -739,7 +750,7 @@ def _actions(originals: Paths, width: int) -> Int[np.ndarray, "B N-1"]:
     return np.full((len(originals), width - 1), PAD, np.int32) if given is None else np.asarray(given, np.int32)
 
 
-def _train(world, horizon, originals, prob, agents, config: Config, key, progress) -> Amortized:
+def _train(world, horizon, originals, prob, agents, config: Config, key, width, progress) -> Amortized:
     size = len(originals)
     settings = replace(config, lambda_path=0.0, lambda_policy=0.0)
     check_config(settings, size)
@@ -753,7 +764,7 @@ def _train(world, horizon, originals, prob, agents, config: Config, key, progres
         )
     together = min(ORIGINALS, optimum.MAX_BYTES // num_bytes)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
-    net = _network(world, horizon, config.width)
+    net = _network(world, horizon, width)
 
     def cases(at):
         nothing = np.zeros(len(at), np.float32)
@@ -766,9 +777,7 @@ def _train(world, horizon, originals, prob, agents, config: Config, key, progres
             at = rng.choice(size, together, replace=size < together)
             trainer, _ = _round(net, trainer, world, cases(at), settings, jax.random.fold_in(key, number), number)
             advance(1)
-    return Amortized(
-        params=trainer.params, world=world, prob=jnp.asarray(prob[:1]), horizon=horizon, width=config.width
-    )
+    return Amortized(params=trainer.params, world=world, prob=jnp.asarray(prob[:1]), horizon=horizon, width=width)
 
 
 @partial(jax.jit, static_argnames="net")

@@ -25,7 +25,7 @@ UNSEEN, SEEN = ROUTES[:60], ROUTES[60:]
 
 @pytest.fixture(scope="module")
 def net():
-    return pprjax.amortize(TASK, SEEN, pprjax.Config(iterations=60, width=32), key=KEY)
+    return pprjax.amortize(TASK, SEEN, pprjax.Config(iterations=60), key=KEY, width=32)
 
 
 def weights(lambda_path, lambda_policy=0.1):
@@ -204,7 +204,7 @@ def test_worlds_of_chance_and_foreign_starts_are_refused(net):
 @pytest.mark.slow
 def test_a_log_is_answered_by_one_network_which_a_run_that_goes_on_does_not_train_again(tmp_path, monkeypatch):
     WALKS.write_csv(tmp_path / "log.csv")
-    settings = CONFIG.replace(iterations=40, width=16)
+    settings = CONFIG.replace(iterations=40)
 
     def job(name):
         options = {"read": NAMED, "fit": {"goal": "state=garden"}, "config": settings, "chunk": 16}
