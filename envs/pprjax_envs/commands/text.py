@@ -45,9 +45,9 @@ SETTINGS = Config(
     batch_size=128,
     width=32,
 )
-"""A quarter of the paths sample from P_A as it is, so that the others may explore evenly: what flips a sentence is often
-a word that its author finds unlikely there. With λ_policy = 0.1 an edit hardly heeds the author, with 1 it heeds nothing
-else."""
+"""A quarter of the paths sample from P_A as it is, so that the others may explore evenly: what flips a sentence is
+often a word that its author finds unlikely there. With λ_policy = 0.1 an edit hardly heeds the author, with 1 it heeds
+nothing else."""
 
 
 def main(
