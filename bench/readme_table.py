@@ -193,6 +193,32 @@ def logs(line: Line) -> list[Row]:
     return rows
 
 
+def text(line: Line) -> list[Row]:
+    of = f"rewritings of {line['sentences']} sentences by two authors"
+    rows = [
+        (f"{of}: VADER, which was asked, finds the wanted sentiment", percent(line["flipped"]), "", ""),
+        (f"{of}: TextBlob, which was not", percent(line["other_flipped"]), "", ""),
+        (f"{of}: likelier under their own author", percent(line["own_voice"]), "", ""),
+    ]
+    for search, words in (("samples", "the best of as many samples"), ("beam", "a beam search's")):
+        rows.append((f"{of}: R at least {words}, equal calls", percent(line[f"at_least_{search}"]), "", ""))
+    return rows
+
+
+def amortized(line: Line) -> list[Row]:
+    what = f"one network for all, {line['held_out']} originals never seen, {len(line['cells'])} cells of λ"
+    return [
+        (f"{what}: within 2 % of the certificate", percent(line["within_2"]), "", ""),
+        (f"{what}: the same in the worst cell", percent(line["worst_within_2"]), "", ""),
+        (
+            f"{what}: paths/s after {seconds(line['training_seconds'])} of training",
+            number(line["paths_per_second"]),
+            f"training for each {number(1 / line['per_path_seconds'])}",
+            ratio(line["paths_per_second"] * line["per_path_seconds"]),
+        ),
+    ]
+
+
 ROWS = {
     "quality": quality,
     "reference_torch": reference,
@@ -206,8 +232,10 @@ ROWS = {
     "action_changes": changes,
     "temperature": temperature,
     "mario": mario,
+    "text": text,
     "log_recourse": logs,
     "log_recourse_learned": logs,
+    "amortized": amortized,
     "ablation": lambda line: [],
 }
 

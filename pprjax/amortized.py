@@ -542,11 +542,12 @@ class Amortized:
 
         Args:
             originals: B paths from the world's start, with actions or without.
-            config: λ_path and λ_policy, one number or float[B]; the rest is not looked at.
+            config: λ_path and λ_policy, one number or float[B]; edits cost 1 each, and the rest is not looked at.
             progress: show a progress bar; default: on a terminal.
 
         Raises:
-            ValueError: no path of this world starts where an original does, or a λ is out of range.
+            ValueError: no path of this world starts where an original does, an edit does not cost 1, or a λ is out of
+                range.
         """
         return self._recourse(originals, config, np.asarray(self.prob), np.zeros(len(originals), int), progress)
 
@@ -565,7 +566,7 @@ class Amortized:
 
     def _recourse(self, originals, config, prob, agents, progress) -> Recourse:
         size = len(originals)
-        check_config(config, size)
+        _check(config, size)
         places = _places(self.world, originals)
         nowhere = np.flatnonzero(np.append(np.asarray(self.world.starts), [UNAVAILABLE] * 2)[places[:, 0]] < 0)
         if nowhere.size:
@@ -745,6 +746,12 @@ def _cases(*arrays: np.ndarray) -> _Case:
     return _Case(*(jnp.asarray(x, jnp.int32 if x.dtype.kind == "i" else jnp.float32) for x in arrays))
 
 
+def _check(config: Config, size: int) -> None:
+    check_config(config, size)
+    if not config.costs.unit:
+        raise ValueError(f"w_ins, w_del, w_sub: a network for many originals counts edits, got {tuple(config.costs)}")
+
+
 def _actions(originals: Paths, width: int) -> Int[np.ndarray, "B N-1"]:
     given = originals.padded_to(width).actions
     return np.full((len(originals), width - 1), PAD, np.int32) if given is None else np.asarray(given, np.int32)
@@ -753,7 +760,7 @@ def _actions(originals: Paths, width: int) -> Int[np.ndarray, "B N-1"]:
 def _train(world, horizon, originals, prob, agents, config: Config, key, width, progress) -> Amortized:
     size = len(originals)
     settings = replace(config, lambda_path=0.0, lambda_policy=0.0)
-    check_config(settings, size)
+    _check(settings, size)
     places, lengths = _places(world, originals), np.asarray(originals.lengths, np.int32)
     actions = _actions(originals, places.shape[1])
     num_bytes = 4 * (horizon + 1) * len(world.symbol) * (places.shape[1] + 1) * BUDGETS

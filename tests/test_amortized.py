@@ -199,6 +199,8 @@ def test_worlds_of_chance_and_foreign_starts_are_refused(net):
     elsewhere = pprjax.Paths.from_lists([[0, 1], [5, 6]])
     with pytest.raises(ValueError, match=r"originals\[1\]: no path of this world starts with symbol 5"):
         net.recourse(elsewhere)
+    with pytest.raises(ValueError, match=r"w_ins, w_del, w_sub: a network for many originals counts edits, got \(2"):
+        net.recourse(pprjax.Paths.from_lists([[0, 1]]), pprjax.Config(w_ins=2.0))
 
 
 @pytest.mark.slow
