@@ -221,10 +221,10 @@ def _grow(task, config, nodes, alive, weight):
 
 
 def fluency(found: pl.DataFrame, gguf: Path) -> dict[str, Any]:
-    """Perplexity under an independent model: of the originals, and of each author's rewritings at each λ_path."""
+    """The median perplexity under an independent model: of the originals, and of each author's rewritings."""
     from pprjax_envs.text_huggingface import LanguageModel
 
-    model = LanguageModel(gguf.parent, gguf_file=gguf.name)
+    model = LanguageModel(str(gguf.parent), gguf_file=gguf.name, start="<|endoftext|>")  # as SmolLM2 was trained
     figures = {"originals": float(np.median(model.perplexity(found["sentence"].unique(maintain_order=True).to_list())))}
     for (name, lambda_path), rows in found.group_by("author", "lambda_path", maintain_order=True):
         figures[f"{name}, λ_path {lambda_path:g}"] = float(np.median(model.perplexity(rows["recourse"].to_list())))

@@ -350,7 +350,7 @@ def _best_values(world: World, case: _Case, known: _Known) -> Float[Array, "laye
     layers = len(known.ahead)
     there = world.following != UNAVAILABLE
     stops = (~there.any(1)) | (jnp.arange(layers) == layers - 1)[:, None]
-    pruned = optimum._Pruned(
+    pruned = optimum.Pruned(
         symbol=jnp.broadcast_to(world.symbol, (layers, *world.symbol.shape)),
         following=jnp.broadcast_to(jnp.where(there, world.following, len(there)), (layers, *there.shape)),
         edges=jnp.broadcast_to(known.edges, (layers, *there.shape)),
@@ -358,7 +358,7 @@ def _best_values(world: World, case: _Case, known: _Known) -> Float[Array, "laye
     )
     n = case.symbols.shape[0]
     aligned = jnp.roll(jnp.where(case.symbols > len(world.symbols), PAD, case.symbols), n - case.length)
-    return optimum._edit_values(pruned, aligned, BUDGETS, optimum.WholeCosts(1, 1, 1))
+    return optimum.edit_values(pruned, aligned, BUDGETS, optimum.WholeCosts(1, 1, 1))
 
 
 def _labels(world: World, case: _Case, known: _Known, values, lane: _Lane, t, lead) -> Float[Array, " D"]:
@@ -650,7 +650,7 @@ def amortize(
     tables = tabulate(task)
     check_starts(task, originals)
     rows, zeros = np.arange(tables.num_rows, dtype=np.int32), np.zeros(tables.num_rows)
-    reached = optimum._judge(task, task.goal or goals.reached, tables, rows, zeros, zeros[:1])[0]
+    reached = optimum.judge(task, task.goal or goals.reached, tables, rows, zeros, zeros[:1])[0]
     met = np.ones(len(rows), bool) if task.goal is None else reached
     symbols = np.unique(tables.symbol)
     starts = np.where(symbols == tables.symbol[0], 0, UNAVAILABLE)

@@ -343,12 +343,12 @@ def _ending_values(
     if task.goal is None or not graph.stops.any():
         return values
     ends, index = np.unique(np.stack([graph.row[graph.stops], graph.earned[graph.stops]]), axis=1, return_inverse=True)
-    met = _judge(task, task.goal, tables, ends[0].astype(np.int32), ends[1], own)[:, index.ravel()]
+    met = judge(task, task.goal, tables, ends[0].astype(np.int32), ends[1], own)[:, index.ravel()]
     values[:, graph.stops] = np.where(met, 0.0, -np.inf)
     return values
 
 
-def _judge(
+def judge(
     task: Task,
     goal: Any,
     tables: Tables,
@@ -460,7 +460,7 @@ def _follow(
 
 
 @struct.dataclass
-class _Pruned:
+class Pruned:
     """What is left of the unrolled world for one original, W' nodes a layer; on the host, or traced."""
 
     symbol: np.ndarray | jax.Array  # int32[T + 1, W']
@@ -475,7 +475,7 @@ def _prune(
     ending: Float[np.ndarray, "layers W"],
     alive: Bool[np.ndarray, "layers W"],
     lambda_policy: float,
-) -> _Pruned:
+) -> Pruned:
     width = min(_size_of(int(alive.sum(1).max())), alive.shape[1])
     kept = np.argsort(~alive, axis=1, kind="stable")[:, :width]  # the living first, in their order
     layers = np.arange(len(kept))[:, None]
@@ -483,7 +483,7 @@ def _prune(
     rank = np.full((len(kept) + 1, alive.shape[1] + 1), width, np.int32)  # node -> its place among the kept
     rank[:-1, :-1] = np.where(alive, np.cumsum(alive, 1) - 1, width)
     rows = graph.row[layers, kept]
-    return _Pruned(
+    return Pruned(
         symbol=tables.symbol[rows],
         following=np.where(there[..., None], rank[layers[..., None] + 1, graph.following[layers, kept]], width),
         edges=(tables.reward[rows] + lambda_policy * tables.link[rows]).astype(np.float32),
@@ -526,7 +526,7 @@ def _num_budgets(largest: int) -> int:
     return _size_of(max(largest + 1, 16))
 
 
-def _check_bytes(pruned: _Pruned, length: int, padded_length: int, budgets: int) -> int:
+def _check_bytes(pruned: Pruned, length: int, padded_length: int, budgets: int) -> int:
     num_bytes = 4 * pruned.symbol.size * (padded_length + 1) * budgets
     if num_bytes > MAX_BYTES:
         raise TooLargeError(
@@ -546,7 +546,7 @@ def _align(symbols: Int[np.ndarray, " N"], length: int) -> tuple[Int[np.ndarray,
 
 @partial(jax.jit, static_argnames=("budgets", "costs"))
 def _edit(
-    pruned: _Pruned,
+    pruned: Pruned,
     original: Int[Array, " N"],
     first: Int[Array, ""],
     lambda_path: Float[Array, ""],
@@ -556,7 +556,7 @@ def _edit(
     costs: WholeCosts,
 ) -> tuple[Float[Array, ""], Int[Array, " T"]]:
     """max F(e) + λ_path / (e + 1) over e < budgets, e ≤ largest, in the pruned world, and the actions for it."""
-    value = _edit_values(pruned, original, budgets, costs)
+    value = edit_values(pruned, original, budgets, costs)
     budget = jnp.arange(budgets)
     by_budget = jnp.where(budget <= largest, value[0, 0, first] + lambda_path / (1.0 + budget), -jnp.inf)
     start = jnp.argmax(by_budget).astype(jnp.int32)
@@ -564,8 +564,8 @@ def _edit(
 
 
 @partial(jax.jit, static_argnames=("budgets", "costs"))
-def _all_values(pruned: _Pruned, original: Int[Array, " N"], *, budgets: int, costs: WholeCosts):
-    return _edit_values(pruned, original, budgets, costs)
+def _all_values(pruned: Pruned, original: Int[Array, " N"], *, budgets: int, costs: WholeCosts):
+    return edit_values(pruned, original, budgets, costs)
 
 
 @partial(jax.jit, static_argnames=("mesh", "budgets", "costs"))
@@ -579,8 +579,8 @@ def _edit_sharded(batch: tuple, *, mesh: Mesh, budgets: int, costs: WholeCosts) 
     return devices.sharded(own, mesh)((), batch)
 
 
-def _edit_values(
-    pruned: _Pruned, original: Int[Array, " N"], budgets: int, costs: WholeCosts
+def edit_values(
+    pruned: Pruned, original: Int[Array, " N"], budgets: int, costs: WholeCosts
 ) -> Float[Array, "layers W positions E"]:
     """G_t[w, i, e]: the best to come from node w of layer t with i symbols of τ₀ read and at most e edits left.
 
@@ -619,14 +619,14 @@ def _edit_values(
 
 
 def _edit_actions(
-    pruned: _Pruned,
+    pruned: Pruned,
     original: Int[Array, " N"],
     value: Float[Array, "layers W positions E"],
     first: Int[Array, ""],
     budget: Int[Array, ""],
     costs: WholeCosts,
 ) -> Int[Array, " T"]:
-    """The actions that attain value[0, 0, first, budget]: one of the options of `_edit_values` after the other."""
+    """The actions that attain value[0, 0, first, budget]: one of the options of `edit_values` after the other."""
     horizon = pruned.symbol.shape[0] - 1
     num_nodes, length, num_actions = pruned.symbol.shape[1], original.shape[0], pruned.edges.shape[-1]
 
@@ -754,7 +754,7 @@ def _as_optimum(task: Task, tables: Tables, best: _Graded, path: Int[np.ndarray,
     if task.goal is None:
         everywhere = np.arange(tables.num_rows, dtype=np.int32)
         nothing = np.zeros(tables.num_rows)
-        reached = _judge(task, goals.reached, tables, everywhere, nothing, nothing[:1])[0, best.row]
+        reached = judge(task, goals.reached, tables, everywhere, nothing, nothing[:1])[0, best.row]
     else:
         reached = feasible
     ended = metrics.status(distance=best.distance, reached=reached, terminated=tables.ended[best.row], met=None)

@@ -394,6 +394,7 @@ def test_smollm2():
     np.testing.assert_allclose(log_probs[0, np.arange(len(tokens)), tokens], model.log_probs([texts[2]])[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_is_an_author_like_any_other(folders):
     """The world's scores are those of the model reading whole sentences, and the wanted sentiment is reached."""
     pytest.importorskip("vaderSentiment", reason="the extra `text` is not installed")
