@@ -40,8 +40,8 @@ def solve(job: bulk.Job, numbers: list[int], workers: int | None, advance: bulk.
     if not numbers:
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report home
-    import ray
-    import ray.data
+    import ray  # pyright: ignore[reportMissingImports]
+    import ray.data  # pyright: ignore[reportMissingImports]
 
     started = not ray.is_initialized()
     if started:
