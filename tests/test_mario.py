@@ -357,6 +357,7 @@ class ByNode:
 jax.tree_util.register_dataclass(ByNode, ["probs"], [])
 
 
+@pytest.mark.slow
 def test_the_learner_finds_the_bound_through_the_callback(known, players):
     """The grid world's learner, unchanged, on the game behind the callback."""
     env, table = known

@@ -101,6 +101,7 @@ def test_they_are_the_certified_ones(three):
     np.testing.assert_allclose(best.reward[best.rank == 1], exact(ring(), ROWS, CONFIG).reward, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_first_is_what_one_alone_would_be(three):
     one = solve()
     first = three.rank == 1

@@ -198,6 +198,15 @@ def test_says_what_it_drops(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, years.degrees, clean.degrees)
 
 
+def test_a_slip_in_a_line_makes_no_place(tmp_path):
+    """Whatever stands in its other columns: the line is dropped."""
+    slip = ["Europe,\0US,South Carolina,Columbia,1,1,1995,41.0", "Europe,,,Rome,1,1,1996,41.0"]
+    years, dropped = read_years(write(tmp_path, [HEADER, *GOOD[:40], *slip, *GOOD[40:]]), ("Rome", "Columbia"))
+    clean, _ = read_years(write(tmp_path, [HEADER, *GOOD]), ("Rome", "Columbia"))
+    jax.tree.map(np.testing.assert_array_equal, years.degrees, clean.degrees)
+    assert dropped.rows == {"rows of places with hardly any": 2}
+
+
 def test_a_name_of_several_places_must_be_told_apart(tmp_path):
     path = write(tmp_path, [HEADER, *GOOD, *rows("Columbia", "Missouri", "US"), *rows("Columbiana", "Ohio", "US")])
     with pytest.raises(ValueError, match=r"several places \(Missouri, US; South Carolina, US\)"):

@@ -45,7 +45,8 @@ def read_years(path: str | os.PathLike, cities: tuple[str, str]) -> tuple[Years,
 
     Dropped are rows with too few or too many columns, with numbers that are none, without a temperature (-99) or with
     one out of this world, with a date that does not exist (day 0), in years 200 and 201, and second rows of one day;
-    then years with a month of fewer than 20 days. Bytes that are no UTF-8 are read as replacement characters.
+    then the days of a place that has fewer than 20, as a slip in one line makes it; then years with a month of fewer
+    than 20 days. Bytes that are no UTF-8 are read as replacement characters.
 
     Args:
         path: a CSV file, with its header or without; other columns' order is taken from the header.
@@ -61,17 +62,18 @@ def read_years(path: str | os.PathLike, cities: tuple[str, str]) -> tuple[Years,
         raise ValueError(f"cities: expected two different names, got {first!r} and {second!r}")
     wanted = [_Place(city) for city in (first, second)]
     dropped: Counter[str] = Counter()
-    days: list[dict[tuple[int, int, int], float]] = [{}, {}]
     with Path(path).open("rb") as file:
         head = file.readline()
         header = _header(_split(head))
         columns = COLUMNS if header is None else header
         for line in file if header is not None else itertools.chain([head], file):
             lowered = line.lower()
-            for place, found in zip(wanted, days, strict=True):
+            for place in wanted:
                 if place.key in lowered:
-                    _take(_split(line), columns, place, found, dropped)
+                    _take(_split(line), columns, place, dropped)
     for place in wanted:
+        for where in [where for where, found in place.seen.items() if len(found) < MIN_DAYS]:
+            dropped["rows of places with hardly any"] += len(place.seen.pop(where))  # as a slip of the pen makes them
         if len(place.seen) > 1:
             there = "; ".join(sorted(", ".join(filter(None, where)) for where in place.seen))
             raise ValueError(
@@ -80,8 +82,8 @@ def read_years(path: str | os.PathLike, cities: tuple[str, str]) -> tuple[Years,
 
     incomplete: dict[str, list[int]] = {}
     degrees = []
-    for city, found in zip((first, second), days, strict=True):
-        means, incomplete[city] = _means(found)
+    for city, place in zip((first, second), wanted, strict=True):
+        means, incomplete[city] = _means(next(iter(place.seen.values()), {}))
         degrees.append(means)
     report = Dropped(rows=dict(sorted(dropped.items())), years=incomplete)
     for city, means in zip((first, second), degrees, strict=True):
@@ -97,7 +99,7 @@ class _Place:
         self.city, _, where = (part.strip() for part in name.partition(","))
         self.where = where.casefold()
         self.key = self.city.lower().encode()
-        self.seen: set[tuple[str, str]] = set()
+        self.seen: dict[tuple[str, str], dict[tuple[int, int, int], float]] = {}  # each one's days
 
     def fits(self, city: str, state: str, country: str) -> bool:
         if city.casefold() != self.city.casefold():
@@ -109,7 +111,6 @@ def _take(
     row: list[str],
     columns: Sequence[str],
     place: _Place,
-    days: dict[tuple[int, int, int], float],
     dropped: Counter[str],
 ) -> None:
     """Enter one row of the file under its day, or count why it was dropped."""
@@ -119,7 +120,7 @@ def _take(
     if len(row) != len(columns):
         dropped["rows with missing or extra columns"] += 1
         return
-    place.seen.add((text["State"], text["Country"]))
+    days = place.seen.setdefault((text["State"], text["Country"]), {})
     try:
         month, day, year = (int(text[name]) for name in ("Month", "Day", "Year"))
         degrees = float(text["AvgTemperature"])
