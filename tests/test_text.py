@@ -364,3 +364,25 @@ def test_edits_are_marked():
         == "she [strike red]-was[/] [bold green]+is[/] [bold green]+very[/] [strike red]-sad[/] [bold green]+glad[/]"
     )
     assert command.marked(["a", "b"], ["b"], "-=") == "[strike red]-a[/] b"
+
+
+@pytest.mark.parametrize(
+    "sentence, options, message",
+    [
+        ("", {}, "sentence: expected words, got ''"),
+        ("c " * 11, {}, "sentence: expected 1 to 10 words, got 11"),
+        ("c", {"corpus": ("language", "none=nowhere.txt")}, "corpus: expected one of psalms, kings, asv"),
+        ("c", {"corpus": ()}, "corpus: expected authors of different names, got none"),
+        ("c", {"model": ("nothing",)}, "model: expected NAME=FOLDER, got 'nothing'"),
+        ("c", {"input": "sentences.txt"}, "input: expected a sentence or a file, got both"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_trained(sentence, options, message, tmp_path, monkeypatch):
+    pytest.importorskip("vaderSentiment", reason="the extra `text` is not installed")
+
+    def train(*args, **kwargs):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(transformer, "trained", train)
+    with pytest.raises(ValueError, match=message):
+        command.main(sentence, out=tmp_path, **{"corpus": ("psalms",)} | options)

@@ -15,6 +15,7 @@ from pprjax.config import Config
 if TYPE_CHECKING:
     import polars as pl
 
+    from pprjax_envs.text_corpus import Corpus
     from pprjax_envs.text_huggingface import LanguageModel
     from pprjax_envs.text_judges import Judge
     from pprjax_envs.text_transformer import Author
@@ -93,16 +94,21 @@ def main(
 
     folder = output_folder(out)
     wanted = _sentences(sentence, input, towards)
+    if sentence is not None and len(_words(sentence)) > max_words:  # before minutes of training
+        raise ValueError(f"sentence: expected 1 to {max_words} words, got {len(_words(sentence))} in {sentence!r}")
 
     from rich.console import Console
 
     from pprjax.timing import compile_seconds
+    from pprjax_envs import text_corpus
 
     console = Console()
     own, other = _judges(judge)
-    authors = [_author(spec, seed, cache, console) for spec in corpus] + [_model(spec) for spec in model]
-    if len({author.name for author in authors}) < len(authors) or not authors:
-        raise ValueError(f"corpus: expected authors of different names, got {', '.join(corpus + model) or 'none'}")
+    corpora, models = [text_corpus.named(spec) for spec in corpus], [_model(spec) for spec in model]
+    names = [author.name for author in (*corpora, *models)]
+    if len(set(names)) < len(names) or not names:
+        raise ValueError(f"corpus: expected authors of different names, got {', '.join(names) or 'none'}")
+    authors = [_author(own_words, seed, cache, console) for own_words in corpora] + models
     trained = time.perf_counter()
     with compile_seconds() as compiling:
         table, rejected = experiment(
@@ -257,9 +263,12 @@ def summarize(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _sentences(sentence: str | None, path: Path | None, towards: str | None) -> list[tuple[str, Any]]:
+    from pprjax_envs.text_corpus import words_of
+
     if sentence is not None and path is not None:
         raise ValueError("input: expected a sentence or a file, got both")
     if sentence is not None:
+        words_of(sentence)
         return [(sentence, towards)]
     if path is None:
         return [(s, direction) for direction, group in PAPER.items() for s in group if towards in (None, direction)]
@@ -273,11 +282,10 @@ def _sentences(sentence: str | None, path: Path | None, towards: str | None) -> 
     return [(line, towards) for line in lines]
 
 
-def _author(spec: str, seed: int, cache: Path | None, console: Any) -> Author:
+def _author(corpus: Corpus, seed: int, cache: Path | None, console: Any) -> Author:
     from pprjax.progress import progress_bar
-    from pprjax_envs import text_corpus, text_transformer
+    from pprjax_envs import text_transformer
 
-    corpus = text_corpus.named(spec)
     training = text_transformer.Training()
     done = 0.0
     with progress_bar(f"training on {corpus.name}", training.steps) as advance:
