@@ -327,6 +327,7 @@ def test_a_mistake_leaves_nothing_in_the_way(tmp_path):
     assert not (tmp_path / "slips.parquet.work").exists()  # a mistake stands in nobody's way
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_the_chunk_they_stand_in_nor_on_the_number_of_devices(expected, tmp_path):
     command = [sys.executable, str(Path(log_walks.__file__)), str(tmp_path)]
     two = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -375,6 +376,8 @@ def test_edits_are_marked():
         ("c", {"corpus": ()}, "corpus: expected authors of different names, got none"),
         ("c", {"model": ("nothing",)}, "model: expected NAME=FOLDER, got 'nothing'"),
         ("c", {"input": "sentences.txt"}, "input: expected a sentence or a file, got both"),
+        (None, {"input": Path("nowhere.txt")}, r"input: can't read nowhere.txt \(No such file"),
+        ("c", {"judge": "nonsense"}, "judge: expected vader, textblob or the folder of a classifier, got 'nonsense'"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_trained(sentence, options, message, tmp_path, monkeypatch):

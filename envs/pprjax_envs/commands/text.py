@@ -276,6 +276,8 @@ def _sentences(sentence: str | None, path: Path | None, towards: str | None) -> 
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"input: {path} is not UTF-8 at byte {error.start}") from None
+    except OSError as error:
+        raise ValueError(f"input: can't read {path} ({error.strerror})") from None
     lines = [line.strip() for line in lines if line.strip()]
     if not lines:
         raise ValueError(f"input: {path} has no sentence")
@@ -321,6 +323,8 @@ def _judges(name: str) -> tuple[Judge, Judge]:
 
     if name == "textblob":
         return TextBlob(), VADER()
+    if name != "vader" and not Path(name).is_dir():
+        raise ValueError(f"judge: expected vader, textblob or the folder of a classifier, got {name!r}")
     return (VADER() if name == "vader" else HuggingFaceJudge(name)), TextBlob()
 
 
