@@ -85,7 +85,7 @@ def main(
             "summary": summary.to_dicts(),
             "flipped": float(found["flipped"].mean()),
             "other_flipped": float(found["other_flipped"].mean()),
-            "own_voice": float(found.select(own(authors)).to_series().mean()),
+            "own_voice": float(summary["own"].mean()),
             "language_model_steps": calls,
             "compared": shares.to_dicts(),
             "at_least_samples": float((beside["ppr"] >= beside["samples"] - TOLERANCE).mean()),
@@ -93,12 +93,6 @@ def main(
             "perplexity": None if gguf is None else fluency(found, gguf),
         },
     )
-
-
-def own(authors: list[Any]) -> pl.Expr:
-    """Whether a rewriting is likelier under its own author than under the other."""
-    one, other = (pl.col(f"log_prob_{a.name}") for a in authors)
-    return pl.when(pl.col("author") == authors[0].name).then(one > other).otherwise(other > one)
 
 
 def compare(

@@ -25,6 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.paths import PAD
 from pprjax_envs import weights
+from pprjax_envs.sequence import log_probs
 from pprjax_envs.text_corpus import END, JOINED, UNKNOWN, Corpus, Vocabulary, vocabulary
 
 ROW = 64
@@ -67,7 +68,7 @@ class Training:
     patience: int = 3
     """Training ends when the held-out perplexity was no better at this many looks in a row."""
     bfloat16: bool = False
-    """Multiply matrices in bfloat16; on a CPU it only slows them down."""
+    """Multiply matrices in bfloat16."""
 
 
 class _Block(nn.Module):
@@ -229,7 +230,7 @@ def trained(
     words = vocabulary(corpus, training.vocabulary)
     text = np.frombuffer("\n".join(map(" ".join, corpus.sentences)).encode(), np.uint8)
     name = "text-" + weights.digest(text, repr((training, shape)), seed)
-    root = Path(weights.cache_folder() if folder is None else folder).expanduser().absolute()
+    root = weights.chosen_folder(folder)
     made, reloaded = weights.remembered(
         name,
         lambda: train(corpus, words, training, shape, seed=seed, checkpoints=root / f"{name}.part", watch=watch),
@@ -355,25 +356,7 @@ def sentence_log_probs(author: Author, sentences: Sequence[Sequence[str]]) -> Fl
     for row, ids in zip(tokens, own, strict=True):
         ids = np.where(ids == UNKNOWN, author.vocabulary.size, ids)  # any that joined: all are as likely
         row[: len(ids) + 1] = [*ids, END]
-    return np.asarray(_log_probs(author.policy, jnp.asarray(tokens), start))
-
-
-@jax.jit
-def _log_probs(policy, tokens, start):
-    @struct.dataclass
-    class Last:
-        symbol: jax.Array
-
-    def one(row):
-        def step(carry, pair):
-            before, token = pair
-            carry, log_prob = policy.step(carry, Last(before))
-            return carry, jnp.where(token == PAD, 0.0, log_prob[token])
-
-        before = jnp.concatenate([jnp.asarray(start, jnp.int32)[None], row[:-1]])
-        return jax.lax.scan(step, policy.init(), (before, row))[1].sum()
-
-    return jax.vmap(one)(tokens)
+    return np.where(tokens == PAD, 0.0, log_probs(author.policy, tokens, start)).sum(1)
 
 
 def _pack(sentences: list[np.ndarray], start: int) -> _Rows:

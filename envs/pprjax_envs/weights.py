@@ -25,6 +25,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pprjax"
 
 
+def chosen_folder(folder: str | os.PathLike | None) -> Path:
+    """The user's folder, or `cache_folder()`, from the root."""
+    return Path(cache_folder() if folder is None else folder).expanduser().absolute()
+
+
 def digest(*parts: Any) -> str:
     """A hash of arrays (dtype, shape and bytes) and of whatever else, by its repr."""
     total = hashlib.sha256(repr(FORMAT).encode())
@@ -60,7 +65,7 @@ def remembered(
     """
     import orbax.checkpoint as ocp  # takes a second to import
 
-    path = Path(cache_folder() if folder is None else folder).expanduser().absolute() / name
+    path = chosen_folder(folder) / name
     with ocp.PyTreeCheckpointer() as checkpointer:
         if path.exists():
             try:
