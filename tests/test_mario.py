@@ -405,6 +405,15 @@ def test_the_network_of_pictures_is_the_tutorials():
     assert jax.eval_shape(network.apply, shapes, picture, zero, zero).shape == (2,)
 
 
+def test_a_player_does_not_depend_on_what_others_explored():
+    training = mario_agents.Training(rounds=2, num_paths=2, updates=20, batch_size=8)
+    new, used = world(), explored(**small())
+    policies = [mario_agents.train(env, "dodger", training) for env in (new, used)]
+    assert len(new.explorer) < len(used.explorer)
+    for one, other in zip(*(jax.tree.leaves(p.params) for p in policies), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.slow
 def test_a_player_who_sees_pictures_is_trained_by_the_same_double_dqn():
     env = world(emulator=lambda: Hopper(6, pictures=True), view="pixels")
@@ -412,7 +421,8 @@ def test_a_player_who_sees_pictures_is_trained_by_the_same_double_dqn():
     before = mario_agents.untrained(env, training)
     policy = mario_agents.train(env, "seeker", training)
     table = env.explored()
-    steps = mario_agents.remembered(env.explorer.nodes, 100.0, GOAL_X)
+    everything = [(int(n), int(a)) for n, a in np.argwhere(env.explorer.nodes.following >= 0)]
+    steps = mario_agents.steps_of(env.explorer.nodes, everything, 100.0, GOAL_X)
     assert len(env.explorer) == len(env.explorer.nodes.pictures)
 
     def error(params):

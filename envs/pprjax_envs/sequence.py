@@ -13,6 +13,7 @@ from gymnax.environments import environment, spaces
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.paths import Paths
+from pprjax_envs.traced import traced_params
 
 EVIDENCE_LEVELS = 16
 """What the classifier thinks so far is observed in steps of 1/16, so that similar paths share their visit counts."""
@@ -49,6 +50,7 @@ class SequenceParams(environment.EnvParams):
     wanted: jax.Array  # int32[], the class whose probability is paid at the end
 
 
+@traced_params
 class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
     """A path of `length` symbols out of an alphabet of `num_symbols`. An action is the next symbol.
 
@@ -84,12 +86,6 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
             max_steps_in_episode=length, classifier=classifier, wanted=jnp.asarray(wanted, jnp.int32)
         )
 
-    def __eq__(self, other) -> bool:
-        return type(self) is type(other) and self._shape == other._shape
-
-    def __hash__(self) -> int:
-        return hash((type(self), self._shape))
-
     @property
     def _shape(self) -> tuple:
         return self.num_symbols, self.length, self.num_classes
@@ -101,13 +97,6 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
     @property
     def num_actions(self) -> int:
         return self.num_symbols
-
-    def reset(self, key, params=None):  # pyright: ignore[reportIncompatibleVariableOverride]
-        # gymnax would compile the default parameters in, and equal worlds would then be given each other's
-        return super().reset(key, self._params if params is None else params)
-
-    def step(self, key, state, action, params=None):  # pyright: ignore[reportIncompatibleVariableOverride]
-        return super().step(key, state, action, self._params if params is None else params)
 
     def reset_env(self, key: jax.Array, params: SequenceParams) -> tuple[Array, SequenceState]:
         carry = params.classifier.init()

@@ -9,6 +9,8 @@ from flax import struct
 from gymnax.environments import environment, spaces
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax_envs.traced import traced_params
+
 INT32_MAX = np.iinfo(np.int32).max
 
 
@@ -28,6 +30,7 @@ class TabularParams(environment.EnvParams):
     start: jax.Array  # int32[]
 
 
+@traced_params
 class TabularMDP(environment.Environment[TabularState, TabularParams]):
     """A finite world of S states and A actions.
 
@@ -85,12 +88,6 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
             start=jnp.asarray(_integers("start", start, (), 0, self.num_states - 1), jnp.int32),
         )
 
-    def __eq__(self, other) -> bool:  # the tables are traced: worlds of one shape share a compilation
-        return type(self) is type(other) and self._shape == other._shape
-
-    def __hash__(self) -> int:
-        return hash((type(self), self._shape))
-
     @property
     def _shape(self) -> tuple:
         return self.num_states, self._num_actions, self.deterministic
@@ -102,13 +99,6 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
     @property
     def num_actions(self) -> int:
         return self._num_actions
-
-    def reset(self, key, params=None):  # pyright: ignore[reportIncompatibleVariableOverride]
-        # gymnax would compile the default tables in, and equal worlds would then be given each other's
-        return super().reset(key, self._params if params is None else params)
-
-    def step(self, key, state, action, params=None):  # pyright: ignore[reportIncompatibleVariableOverride]
-        return super().step(key, state, action, self._params if params is None else params)
 
     def reset_env(self, key: jax.Array, params: TabularParams) -> tuple[Array, TabularState]:
         state = TabularState(time=jnp.int32(0), id=params.start)

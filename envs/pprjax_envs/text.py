@@ -37,6 +37,7 @@ from pprjax_envs.text_corpus import words_of
 from pprjax_envs.text_huggingface import LanguageModel
 from pprjax_envs.text_judges import VADER, Judge
 from pprjax_envs.text_transformer import Author, sentence_log_probs
+from pprjax_envs.traced import traced_params
 
 EMBEDDED = 2048
 """Rows of the Q-network's table of words, which words share by their numbers: a search meets a few hundred."""
@@ -96,6 +97,7 @@ class Offered:
         return carry, state.log_probs
 
 
+@traced_params
 class TextEnv(environment.Environment[TextState, TextParams]):
     """One sentence, rewritten token by token. The end pays how much of the wanted sentiment a judge finds, in [0, 1].
 
@@ -154,12 +156,6 @@ class TextEnv(environment.Environment[TextState, TextParams]):
             reader=jnp.int32(self._reader.number),
         )
 
-    def __eq__(self, other) -> bool:
-        return type(self) is type(other) and self._shape == other._shape
-
-    def __hash__(self) -> int:
-        return hash((type(self), self._shape))
-
     @property
     def _shape(self) -> tuple:
         return self.num_tokens, self.max_words, self.num_best
@@ -189,13 +185,6 @@ class TextEnv(environment.Environment[TextState, TextParams]):
     def check(self) -> None:
         """Raise what the judge raised, if it did."""
         self._reader.check()
-
-    def reset(self, key, params=None):  # pyright: ignore[reportIncompatibleVariableOverride]
-        # gymnax would compile the default parameters in, and equal worlds would then be given each other's
-        return super().reset(key, self._params if params is None else params)
-
-    def step(self, key, state, action, params=None):  # pyright: ignore[reportIncompatibleVariableOverride]
-        return super().step(key, state, action, self._params if params is None else params)
 
     def reset_env(self, key: jax.Array, params: TextParams) -> tuple[Array, TextState]:
         carry, offers, log_probs = self._offer(params, params.model.init(), jnp.int32(self.num_tokens))

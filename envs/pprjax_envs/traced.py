@@ -1,0 +1,30 @@
+"""Worlds whose parameters are traced, so that those of one shape share one compilation."""
+
+from __future__ import annotations
+
+from gymnax.environments import environment
+
+
+def traced_params[World: environment.Environment](world: type[World]) -> type[World]:
+    """A decorator for an environment whose arrays all lie in its parameters.
+
+    The world says in `_shape` what programs are compiled for, and keeps its default parameters in `_params`. Worlds of
+    one class and shape then compare equal, and `reset` and `step` trace the default parameters: gymnax would compile
+    them in, and equal worlds would be given each other's.
+    """
+
+    def __eq__(self, other) -> bool:
+        return type(self) is type(other) and self._shape == other._shape
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._shape))
+
+    def reset(self, key, params=None):
+        return environment.Environment.reset(self, key, self._params if params is None else params)
+
+    def step(self, key, state, action, params=None):
+        return environment.Environment.step(self, key, state, action, self._params if params is None else params)
+
+    for method in (__eq__, __hash__, reset, step):
+        setattr(world, method.__name__, method)
+    return world
