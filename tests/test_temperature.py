@@ -284,7 +284,11 @@ def test_the_command_writes_table_summary_and_figures(tmp_path, quick_paper):
     assert unbound["reward"] > bound["reward"]
     table = pl.read_parquet(tmp_path / "out" / "recourse.parquet")
     assert table.group_by("wanted", "method").len()["len"].to_list() == [2] * 9
-    assert len(summary["heat_map"]) == 2
+    cells = summary["heat_map"]
+    assert [cell["lambda_path"] for cell in cells] == [1.0, 10.0]
+    for cell in cells:
+        values = [c["s_goal"] + cell["lambda_path"] * c["s_path"] + 0.3 * c["link"] for c in cells]
+        assert cell["reward"] == pytest.approx(max(values), rel=1e-5)
     for name in ("years", "scores", "lambdas"):
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 

@@ -329,6 +329,13 @@ def test_a_training_that_was_killed_goes_on_where_it_was(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, whole, again)
 
 
+def test_bfloat16_rounds_the_products_and_not_the_weights(author, tmp_path):
+    coarse = transformer.trained(LANGUAGE, SMALL.replace(bfloat16=True), SHAPE, folder=tmp_path)[0]
+    assert {x.dtype for x in jax.tree.leaves(coarse.policy.params)} == {jnp.dtype(jnp.float32)}
+    assert coarse.perplexity != author.perplexity
+    assert float(coarse.perplexity) == pytest.approx(float(author.perplexity), rel=0.02)
+
+
 def test_training_stops_when_held_out_sentences_get_no_likelier(tmp_path):
     seen = []
     training = SMALL.replace(steps=400, learning_rate=0.3, patience=1)  # too fast to settle

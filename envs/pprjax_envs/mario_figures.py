@@ -62,7 +62,7 @@ def binned(x, weight, value, width: int) -> Float[np.ndarray, " bins"]:
 
 
 def jumps(rows: Mapping[str, Float[np.ndarray, " bins"]], *, width: int = TILE, coins: Sequence[int] = ()) -> Figure:
-    """Strips, one a row: the probability of jumping by position. Hatched where a row never is.
+    """Strips, one a row: the probability of jumping by position. Grey where a row never is.
 
     Args:
         coins: pixels at which a path took a coin, marked on top.
@@ -72,13 +72,15 @@ def jumps(rows: Mapping[str, Float[np.ndarray, " bins"]], *, width: int = TILE, 
     strips = np.full((len(rows), last), np.nan)
     for strip, row in zip(strips, rows.values(), strict=True):
         strip[: len(row)] = row
-    figure, ax = plt.subplots(figsize=(10, 0.5 * len(rows) + 1.3), layout="constrained")
+    figure, ax = plt.subplots(figsize=(10, 0.5 * len(rows) + 1.6), layout="constrained")
     plt.close(figure)
     ax.set_facecolor("#eeeeee")
     edges = np.arange(last + 1) * width
     image = ax.pcolormesh(edges, np.arange(len(rows) + 1), np.ma.masked_invalid(strips), cmap="magma_r", vmin=0, vmax=1)
     for row in range(1, len(rows)):
         ax.axhline(row, color="white", linewidth=3)
+    title = "Where each player and each recourse jumps"
+    ax.set_title(title + ("; a dot: a recourse takes a coin" if len(coins) else ""), fontsize=11, pad=20)
     for x in coins:
         ax.plot(x + 8, -0.18, marker="o", color="#e6a700", markeredgecolor="#5a4600", clip_on=False, markersize=6)
     ax.set(xlabel="Mario's position in pixels (grey: never there)", xlim=(first * width, last * width))
@@ -129,7 +131,8 @@ def level(
         ax.text(goal_x - 3, 14, f"goal: alive beyond {goal_x}", color="#006b4f", fontsize=9, va="top", ha="right")
     ax.set(xlim=(0, width), ylim=(HEIGHT, 0), aspect="equal", yticks=[], xlabel="pixels from the start of the level")
     ax.spines[:].set_visible(False)
-    ax.legend(loc="upper left", framealpha=0.9, fontsize=9)
+    ax.set_title("Each path over the level" + ("; a yellow dot: a coin taken" if len(coins) else ""), fontsize=11)
+    figure.legend(loc="outside lower center", ncols=len(paths), frameon=False, fontsize=10)
     return figure
 
 

@@ -91,10 +91,7 @@ def main(
             since = time.perf_counter()
             players[player], reloaded = mario_agents.trained(env, player, seed=seed, folder=cache)
             seconds[player] = time.perf_counter() - since
-            console.print(
-                f"Coin {player} {'read back' if reloaded else 'trained'}: {seconds[player]:.0f} s; "
-                f"{len(env.explorer):,} states of the game known."
-            )
+            console.print(f"Coin {player} {'read back' if reloaded else 'trained'}: {seconds[player]:.0f} s.")
         since = time.perf_counter()
         rows = experiment(env, players, config, seed=seed)
         seconds["recourse and bounds"] = time.perf_counter() - since
@@ -139,8 +136,13 @@ def main(
     console.print(_as_rich(rows))
     console.print(_kl_as_rich(divergence))
     console.print(
-        f"{total:.0f} s, of which {compiling.seconds:.0f} s compiling; {env.explorer.played:,} steps played, "
-        f"{len(env.explorer):,} states known. Written to {folder}: recourse.parquet, summary.json, explored.npz, "
+        f"best seen: the largest R of all paths through the {len(env.explorer):,} states that are known by now. "
+        "A divergence is the mean of -log P_A of the recourse's actions: the smaller, the more like that player.",
+        soft_wrap=True,
+    )
+    console.print(
+        f"{total:.0f} s, of which {compiling.seconds:.0f} s compiling; {env.explorer.played:,} new steps played. "
+        f"Written to {folder}: recourse.parquet, summary.json, explored.npz, "
         f"{', '.join(figures)}{'' if video is None else f'; and {video}'}.",
         soft_wrap=True,
     )
