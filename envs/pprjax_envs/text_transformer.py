@@ -68,7 +68,7 @@ class Training:
     patience: int = 3
     """Training ends when the held-out perplexity was no better at this many looks in a row."""
     bfloat16: bool = False
-    """Multiply matrices in bfloat16, for accelerators: the perplexity is the same within 1 %, a CPU takes twice as long."""
+    """Multiply matrices in bfloat16, for accelerators: a CPU takes twice as long. Perplexity is the same within 1 %."""
 
 
 class _Block(nn.Module):
