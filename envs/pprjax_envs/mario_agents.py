@@ -144,7 +144,10 @@ def train(env: MarioEnv, player: str, training: Training | None = None, *, seed:
     policy = untrained(env, training, seed=seed)
     key_play, key_fit = jax.random.split(jax.random.key(seed))
     original = always_right(env)
-    path, taken = jax.tree.map(jnp.asarray, original), _taken(env, original.actions, original.lengths - 1)
+    path, taken = (
+        jax.tree.map(jnp.asarray, original),
+        _taken(env, np.array(original.actions_to_lists()), original.lengths - 1),
+    )
     goal_x = int(env.default_params.goal_x)
     for number, epsilon in enumerate(np.linspace(training.epsilon_start, training.epsilon_end, training.rounds)):
         key = jax.random.fold_in(key_play, number)
