@@ -19,6 +19,7 @@ from pprjax_envs import gridworld
 
 import pprjax
 from pprjax import bulk
+from pprjax.commands import show
 from pprjax.imitation import SMOOTHINGS, agent_policy, held_out_log_likelihood, shared_policy
 from pprjax.logs import Log
 from pprjax.tables import tabulate
@@ -295,6 +296,25 @@ def test_a_run_writes_one_row_a_path_and_what_it_learned(tmp_path, expected):
     assert fit["num_states"] == 6
     policies = pl.read_parquet(tmp_path / "out.parquet.fit" / "policies.parquet")
     assert policies["count"].sum() == WALKS["action"].is_not_null().sum()
+
+
+def test_show_draws_a_recourse_and_says_why_a_path_is_not_there(tmp_path, capsys):
+    torn = WALKS.head(1).with_columns(path=pl.lit("torn"), state=pl.lit(None, pl.String))
+    pl.concat([WALKS, torn]).write_csv(tmp_path / "log.csv")
+    run(tmp_path, tmp_path / "out.parquet")
+    edited = (
+        pl.read_parquet(tmp_path / "out.parquet")
+        .filter(pl.col("edits").str.contains("+", literal=True))
+        .row(0, named=True)
+    )
+    show.main(tmp_path / "out.parquet", path=edited["path"])
+    drawn = capsys.readouterr().out
+    assert f"path {edited['path']} of agent {edited['agent']}: reached_goal" in drawn
+    assert drawn.count("inserted") == edited["edits"].count("+")
+    with pytest.raises(ValueError, match=r"no path 'torn'; it was rejected, line \d+: state: "):
+        show.main(tmp_path / "out.parquet", path="torn")
+    with pytest.raises(ValueError, match=r"no path 'nowhere'$"):
+        show.main(tmp_path / "out.parquet", path="nowhere")
 
 
 def test_a_run_that_died_goes_on_where_it_was(tmp_path, expected, monkeypatch):

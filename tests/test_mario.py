@@ -405,9 +405,11 @@ def test_the_network_of_pictures_is_the_tutorials():
     assert jax.eval_shape(network.apply, shapes, picture, zero, zero).shape == (2,)
 
 
-def test_a_player_does_not_depend_on_what_others_explored():
+@pytest.mark.parametrize("view", ["features", pytest.param("pixels", marks=pytest.mark.slow)])
+def test_a_player_does_not_depend_on_what_others_explored(view):
     training = mario_agents.Training(rounds=2, num_paths=2, updates=20, batch_size=8)
-    new, used = world(), explored(**small())
+    game = dict(emulator=lambda: Hopper(6, pictures=view == "pixels"), view=view)
+    new, used = world(**game), explored(**small(**game))
     policies = [mario_agents.train(env, "dodger", training) for env in (new, used)]
     assert len(new.explorer) < len(used.explorer)
     for one, other in zip(*(jax.tree.leaves(p.params) for p in policies), strict=True):
@@ -459,6 +461,7 @@ def test_a_mistake_in_the_training_is_named(known, player, training, message):
         ({"symbols": "words"}, "symbols: expected one of tile, column, pixel, got 'words'"),
         ({"view": "sound"}, "view: expected one of features, pixels, got 'sound'"),
         ({"max_steps": 0}, "max_steps: expected at least 1, got 0"),
+        ({"goal_x": 0}, "goal_x: expected more than the start's 0 pixels, got 0"),
         ({"num_emulators": 0}, "num_emulators: expected at least 1, got 0"),
     ],
 )
@@ -504,7 +507,7 @@ def test_figures_are_drawn_without_the_game(known, players, tmp_path):
     assert [label.get_text() for label in strip.axes[0].get_yticklabels()] == ["coin seeker", "PPR"]
     paths = {"original": (np.array([0, PIT]), np.array([79, 79])), "seeker": (play.x, play.y)}
     level = mario_figures.level(paths, goal_x=GOAL_X, died=["original"])
-    assert [text.get_text() for text in level.axes[0].get_legend().get_texts()] == ["original, dies", "seeker"]
+    assert [text.get_text() for text in level.legends[0].get_texts()] == ["original, dies", "seeker"]
     for name, figure in (("strip", strip), ("level", level)):
         plotting.save(figure, tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")

@@ -1,8 +1,10 @@
 """Years of temperatures: how they are made and read, the models that judge them, and the whole experiment."""
 
+import dataclasses
 import json
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -13,9 +15,11 @@ from hypothesis.extra.numpy import arrays
 from pprjax_envs import temperature, weights
 from pprjax_envs.commands import temperature as command
 from pprjax_envs.lstm import Training
+from pprjax_envs.sequence import class_probs
 from pprjax_envs.temperature_files import COLUMNS, read_years
 
 import pprjax
+from pprjax.edit_distance import EditCosts
 
 QUICK = Training(width=12, steps=150, batch_size=32)
 SMALL = pprjax.Config(
@@ -291,6 +295,33 @@ def test_the_command_writes_table_summary_and_figures(tmp_path, quick_paper):
         assert cell["reward"] == pytest.approx(max(values), rel=1e-5)
     for name in ("years", "scores", "lambdas"):
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_heat_map_shows_the_best_that_meets_the_goal(data, models, quick_paper, monkeypatch):
+    task = temperature.task(data, models, wanted=1)
+    original = data.test_symbols[data.test_labels == 0][0]
+    flipped = class_probs(models.classifier, data.train_symbols)[:, 1] > 0.5
+    near, far = np.argsort(
+        [(year != original).sum() + 99 * ~f for year, f in zip(data.train_symbols, flipped, strict=True)]
+    )[[0, 9]]
+    found = [original, data.train_symbols[far]]  # at λ_path = 10 the original has the larger R
+    monkeypatch.setattr(pprjax, "recourse", lambda *_, **__: SimpleNamespace(paths=task.env.paths(found)))
+    cells = command.heat_map(data, models, SMALL)
+    assert cells["distance"].min() > 0
+    assert cells["s_goal"].min() > 0.5
+    found[0] = data.train_symbols[near]
+    costly = command.heat_map(data, models, dataclasses.replace(SMALL, lambda_path=1.0, w_sub=2.0))
+    scored = [
+        pprjax.score(task, task.env.paths([original]), task.env.paths([year]), costs=EditCosts(1.0, 1.0, 2.0))
+        for year in found
+    ]
+    for cell in costly.iter_rows(named=True):
+        rewards = [
+            float(s.goal[0]) + cell["lambda_path"] / (1 + float(s.distance[0])) + 0.3 * float(s.link[0]) for s in scored
+        ]
+        best = scored[int(np.argmax(rewards))]
+        assert cell["reward"] == pytest.approx(max(rewards), rel=1e-5)
+        assert cell["distance"] == best.distance[0]
 
 
 def test_the_command_knows_no_other_simulated_cities(tmp_path):

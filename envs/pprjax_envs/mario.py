@@ -113,6 +113,8 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
         self._params = MarioParams(max_steps_in_episode=max_steps, goal_x=goal_x)
         stay = self.explorer.step(np.array([ROOT]), np.array([-1]))
         self._root = jax.tree.map(lambda x: x[0], stay)
+        if goal_x <= self._root.x:
+            raise ValueError(f"goal_x: expected more than the start's {self._root.x} pixels, got {goal_x}")
         self._shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), np.asarray(x).dtype), self._root)
 
     @property

@@ -270,7 +270,7 @@ def _taken(
 def steps_of(nodes: Nodes, taken: Sequence[tuple[int, int]], coin_reward: float, goal_x: int) -> Steps:
     """These steps (node, action), without those from beyond the goal, and their states numbered as they appear.
 
-    Nothing depends on what else was explored, or in which order.
+    No value of a step depends on what else was explored, or in which order.
     """
     over = reached(nodes, goal_x) | (nodes.flags & DONE > 0)
     before, action = np.array([step for step in taken if not over[step[0]]], np.int64).reshape(-1, 2).T

@@ -82,7 +82,7 @@ class Emulator(Protocol):
         ...
 
     def key(self) -> bytes:
-        """Equal where, and only where, all later steps are equal."""
+        """Equal where, and only where, all later steps are equal, and the last `STACK` pictures where there are any."""
         ...
 
     def facts(self) -> Facts:

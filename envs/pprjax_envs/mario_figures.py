@@ -79,8 +79,7 @@ def jumps(rows: Mapping[str, Float[np.ndarray, " bins"]], *, width: int = TILE, 
     image = ax.pcolormesh(edges, np.arange(len(rows) + 1), np.ma.masked_invalid(strips), cmap="magma_r", vmin=0, vmax=1)
     for row in range(1, len(rows)):
         ax.axhline(row, color="white", linewidth=3)
-    title = "Where each player and each recourse jumps"
-    ax.set_title(title + ("; a dot: a recourse takes a coin" if len(coins) else ""), fontsize=11, pad=20)
+    ax.set_title("Where each jumps" + ("; a dot: a coin taken" if len(coins) else ""), fontsize=11, pad=20)
     for x in coins:
         ax.plot(x + 8, -0.18, marker="o", color="#e6a700", markeredgecolor="#5a4600", clip_on=False, markersize=6)
     ax.set(xlabel="Mario's position in pixels (grey: never there)", xlim=(first * width, last * width))

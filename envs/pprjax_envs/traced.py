@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gymnax.environments import environment
 
 
 def traced_params[World: environment.Environment](world: type[World]) -> type[World]:
     """A decorator for an environment whose arrays all lie in its parameters.
 
-    The world says in `_shape` what programs are compiled for, and keeps its default parameters in `_params`. Worlds of
-    one class and shape then compare equal, and `reset` and `step` trace the default parameters: gymnax would compile
-    them in, and equal worlds would be given each other's.
+    The world says in `_shape` what programs are compiled for, keeps its default parameters in `_params`, and has none
+    of the four methods below of its own. Worlds of one class and shape then compare equal, and `reset` and `step` trace
+    the default parameters: gymnax would compile them in, and equal worlds would be given each other's.
     """
 
     def __eq__(self, other) -> bool:
@@ -20,11 +22,14 @@ def traced_params[World: environment.Environment](world: type[World]) -> type[Wo
         return hash((type(self), self._shape))
 
     def reset(self, key, params=None):
-        return environment.Environment.reset(self, key, self._params if params is None else params)
+        above: Any = super(world, self)
+        return above.reset(key, self._params if params is None else params)
 
     def step(self, key, state, action, params=None):
-        return environment.Environment.step(self, key, state, action, self._params if params is None else params)
+        above: Any = super(world, self)
+        return above.step(key, state, action, self._params if params is None else params)
 
     for method in (__eq__, __hash__, reset, step):
+        method.__qualname__, method.__module__ = f"{world.__qualname__}.{method.__name__}", world.__module__
         setattr(world, method.__name__, method)
     return world

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-FORMAT = 1
+FORMAT = 2
 """Part of every hash: raised when networks or training change, so that older weights are left alone."""
 
 

@@ -25,10 +25,22 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ValueError(f"table: expected what `pprjax recourse` wrote, got {table}: {error}") from error
     if not found.height:
-        raise ValueError(f"path: {table} has no path {path!r}" + ("" if agent is None else f" of agent {agent!r}"))
+        whose = "" if agent is None else f" of agent {agent!r}"
+        raise ValueError(f"path: {table} has no path {path!r}{whose}{_why_rejected(table, path)}")
     if found.height > 1:
         raise ValueError(f"agent: {found.height} agents have a path {path!r}: {', '.join(map(str, found['agent']))}")
     Console().print(drawing(found.row(0, named=True)))
+
+
+def _why_rejected(table: Path, path: str) -> str:
+    """What OUT.rejected says of a path that is not in OUT."""
+    import polars as pl
+
+    rejected = table.with_name(f"{table.name}.rejected")
+    if not rejected.exists():
+        return ""
+    rows = pl.read_csv(rejected, infer_schema=False).filter(pl.col("path") == path)
+    return "".join(f"; it was rejected, line {row['line']}: {row['reason']}" for row in rows.head(1).to_dicts())
 
 
 def drawing(row: dict):

@@ -136,7 +136,7 @@ def main(
     console.print(_as_rich(rows))
     console.print(_kl_as_rich(divergence))
     console.print(
-        f"best seen: the largest R of all paths through the {len(env.explorer):,} states that are known by now. "
+        f"best seen: the largest R of all paths to the goal through the {len(env.explorer):,} states known by now. "
         "A divergence is the mean of -log P_A of the recourse's actions: the smaller, the more like that player.",
         soft_wrap=True,
     )

@@ -258,7 +258,7 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
     first = aim.env.paths(data.test_symbols[data.test_labels == 0])[[0] * len(grid)]
     settings = dataclasses.replace(config, lambda_path=paths, lambda_policy=policies)
     found = recourse(aim, first, settings, key=jax.random.key(seed), ids=np.zeros(len(grid), int))
-    scores = score(aim, first, found.paths)
+    scores = score(aim, first, found.paths, costs=config.costs)
     lambdas = dict(lambda_path=paths[:, None], lambda_policy=policies[:, None])
     rewards = np.asarray(total(scores.goal, scores.path, scores.link, **lambdas))
     best = np.argmax(np.where(scores.goal > 0.5, rewards, rewards - np.ptp(rewards) - 1), axis=1)
@@ -321,7 +321,7 @@ def _rows(task: Task, originals, sequences, config: Config) -> pl.DataFrame:
     from pprjax.reward import total
     from pprjax.scoring import score
 
-    scores = score(task, originals, task.env.paths(sequences))
+    scores = score(task, originals, task.env.paths(sequences), costs=config.costs)
     lambdas = dict(lambda_path=config.lambda_path, lambda_policy=config.lambda_policy)
     return pl.DataFrame(
         {
@@ -359,11 +359,12 @@ def _notes(config: Config, chosen_k: list[int], quality: dict[str, float], sourc
     bl1_k = " and ".join(map(str, chosen_k))
     return (
         f"s_policy is the mean log P_A of a month; a held-out year ({source}) has {quality['test_log_prob']:.2f}. "
-        f"d counts edited months. R is Eq. 5 at {weights} (published: {PAPER.lambda_path:g} and "
-        f"{PAPER.lambda_policy:g}): s_goal + λ_path·s_path + λ_policy·Σ h(P_A), h being positive for a likely month.\n"
-        f"PPR has the wanted city as a condition; no goal: Eq. 5 alone; published: Eq. 5 alone by the paper's plain "
+        f"d is the edit distance, at most the number of months changed. R is Eq. 5 at {weights} (published: "
+        f"{PAPER.lambda_path:g} and {PAPER.lambda_policy:g}): s_goal + λ_path·s_path + λ_policy·Σ h(P_A), h being "
+        "positive for a likely month.\n"
+        "PPR has the wanted city as a condition; no goal: Eq. 5 alone; published: Eq. 5 alone by the paper's plain "
         f"algorithm; BL1: at most k = {bl1_k} months changed, whatever P_A says; BL2: Native Guide, with a window of "
-        f"the most similar training year of the wanted city."
+        "the most similar training year of the wanted city."
     )
 
 
