@@ -2,9 +2,18 @@
 
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
+
+
+def pytest_configure(config):
+    """The workers, and the programs that tests start, share what they compile."""
+    if "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        shared = tempfile.TemporaryDirectory(prefix="pprjax-compiled-")
+        config.add_cleanup(shared.cleanup)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = shared.name
 
 
 @pytest.fixture(scope="session")
