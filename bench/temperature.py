@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from pprjax_envs import temperature
-from pprjax_envs.commands.temperature import SETTINGS
+from pprjax_envs.commands.temperature import SEARCHED, SETTINGS, outcomes, search
 from report import finish, table
 
-from pprjax import edit_distance, recourse
+from pprjax import edit_distance
 from pprjax.config import Config
 from pprjax.reward import link, similarity, total
 
@@ -27,8 +27,8 @@ TOLERANCE = 1e-4  # of R: below it two years are equally good
 def main() -> None:
     data = temperature.split(temperature.simulate())
     models, _ = temperature.trained(data)
-    # each path of PPR costs L steps of the classifier: b an iteration, and b more and the greedy one at the end
-    calls = (SETTINGS.num_paths * (SETTINGS.iterations + 1) + 1) * len(temperature.MONTHS)
+    # each path of a search costs L steps of the classifier: b an iteration, and b more and the greedy one at the end
+    calls = len(SEARCHED) * (SETTINGS.num_paths * (SETTINGS.iterations + 1) + 1) * len(temperature.MONTHS)
     width = calls // (len(EVIDENCE_WEIGHTS) * data.scale.num_symbols * len(temperature.MONTHS))
     rows = [
         compare(data, models, SETTINGS.replace(lambda_policy=lambda_policy), wanted, width)
@@ -61,26 +61,26 @@ def compare(data: temperature.Data, models: temperature.Models, config: Config, 
         return np.max(runs, 0)
 
     if wanted == 1 and config.lambda_policy == LAMBDA_POLICY[0]:
-        recourse(task, originals, config, key=jax.random.key(1), progress=False)  # compiles for all cases
+        search(task, originals, config, key=jax.random.key(1))  # compiles for all cases
     begin = time.perf_counter()
-    found = recourse(task, originals, config, key=jax.random.key(0), progress=False)
+    found = outcomes(task, originals, search(task, originals, config, key=jax.random.key(0)), config)
     ppr_s = time.perf_counter() - begin
     best, times = all_beams(), []
     for _ in range(REPEATS):
         begin = time.perf_counter()
         all_beams()
         times.append(time.perf_counter() - begin)
-    short = np.maximum(best - found.reward, 0.0)
+    short = np.maximum(best - found["reward"].to_numpy(), 0.0)
     return {
         "direction": f"{data.cities[1 - wanted]} → {data.cities[wanted]}",
         "λ_path": config.lambda_path,
         "λ_policy": config.lambda_policy,
-        "R_ppr": float(found.reward.mean()),
+        "R_ppr": found["reward"].mean(),
         "R_beam": float(best.mean()),
         "at_least_beam": float(np.mean(short <= TOLERANCE)),
         "mean_shortfall": float(short.mean()),
         "largest_shortfall": float(short.max()),
-        "flipped": float(np.mean(found.scores.goal > 0.5)),
+        "flipped": found["flipped"].mean(),
         "ppr_s": ppr_s,
         "beam_s": float(np.median(times)),
     }

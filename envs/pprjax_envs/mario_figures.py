@@ -130,7 +130,9 @@ def level(
         ax.text(goal_x - 3, 14, f"goal: alive beyond {goal_x}", color="#006b4f", fontsize=9, va="top", ha="right")
     ax.set(xlim=(0, width), ylim=(HEIGHT, 0), aspect="equal", yticks=[], xlabel="pixels from the start of the level")
     ax.spines[:].set_visible(False)
-    ax.set_title("Each path over the level" + ("; a yellow dot: a coin taken" if len(coins) else ""), fontsize=11)
+    ax.set_title(
+        "Each path over the level" + ("; a yellow dot: a coin taken" if len(coins) else ""), fontsize=11, pad=8
+    )
     figure.legend(loc="outside lower center", ncols=len(paths), frameon=False, fontsize=10)
     return figure
 

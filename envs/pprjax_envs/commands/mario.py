@@ -136,8 +136,11 @@ def main(
     console.print(_as_rich(rows))
     console.print(_kl_as_rich(divergence))
     console.print(
-        f"best seen: the largest R of all paths to the goal through the {len(env.explorer):,} states known by now. "
-        "A divergence is the mean of -log P_A of the recourse's actions: the smaller, the more like that player.",
+        f"The goal: alive beyond x = {goal_x} pixels. R is Eq. 5 at λ_path = {config.lambda_path:g} and λ_policy = "
+        f"{config.lambda_policy:g}: s_goal, which the game pays, + λ_path / (d + 1) + λ_policy·Σ h(P_A), a sum over "
+        f"steps. best seen: the largest R of all paths to the goal through the {len(env.explorer):,} "
+        "states known by now. A divergence is the mean of -log P_A of the recourse's actions: the smaller, the more "
+        "like that player; to its own player it is -s_policy.",
         soft_wrap=True,
     )
     console.print(
@@ -183,6 +186,7 @@ def experiment(env: MarioEnv, players: dict[str, NetworkPolicy], config: Config,
                     "s_goal": float(scores.goal[0]),
                     "s_path": float(scores.path[0]),
                     "s_policy": float(scores.policy[0]),
+                    "link": float(scores.link[0]),
                     "distance": int(scores.distance[0]),
                     **_outcome(env, paths),
                 }
@@ -235,10 +239,10 @@ def _as_rich(rows: pl.DataFrame) -> Table:
     from rich.table import Table
 
     shown = Table(title="Always walking right, edited", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("player", "path", "lives", "x", "coins", "steps", "R", "s_goal", "s_policy", "d"):
+    for name in ("player", "path", "lives", "x", "coins", "steps", "R", "s_goal", "Σ h", "s_policy", "d"):
         shown.add_column(name, justify="left" if name in ("player", "path", "lives") else "right", no_wrap=True)
     for row in rows.iter_rows(named=True):
-        scores = {"reward": ".0f", "s_goal": ".0f", "s_policy": ".3f", "distance": "d"}
+        scores = {"reward": ".0f", "s_goal": ".0f", "link": ".0f", "s_policy": ".3f", "distance": "d"}
         shown.add_row(
             row["player"], row["method"], "yes" if row["survives"] else "no", str(row["x"]), str(row["coins"]),
             str(len(row["actions"])), *("" if row[k] is None else f"{row[k]:{form}}" for k, form in scores.items()),
