@@ -61,7 +61,7 @@ def scores(data: Data, table: pl.DataFrame, methods: Sequence[str]) -> Figure:
 
 def heat_maps(data: Data, heat: pl.DataFrame) -> Figure:
     """The scores over λ_path and λ_policy."""
-    title = f"A year of {data.cities[0]} edited to pass for {data.cities[1]} ({data.source}); "
+    title = f"Year 0 of {data.cities[0]} edited to pass for {data.cities[1]} ({data.source}); "
     title += "each cell: the best at its λ of what all cells found"
     return plotting.heat_maps(heat, {**SCORES, "distance": "d: edits"}, title=title)
 

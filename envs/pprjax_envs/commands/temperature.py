@@ -408,13 +408,13 @@ def _as_rich(summary: pl.DataFrame, data: Data) -> Table:
 
     shown = Table(title=f"Means over the test years ({data.source})", box=box.SIMPLE_HEAD, pad_edge=False,
                   padding=(0, 1, 0, 0))  # fmt: skip
-    for name in ("", "method", "flips", "s_goal", "s_path", "s_policy", "d", "months", "R"):
-        shown.add_column(name, justify="left" if name in ("", "method") else "right", no_wrap=True)
+    for name in ("", "flips", "s_goal", "s_path", "s_policy", "d", "months", "R"):
+        shown.add_column(name, justify="right" if name else "left", no_wrap=True)
     for wanted, rows in summary.group_by("wanted", maintain_order=True):
         shown.add_section()
-        for i, row in enumerate(rows.iter_rows(named=True)):
+        shown.add_row(f"[bold]{_arrow(data, wanted[0])}[/], {rows['years'][0]} years")
+        for row in rows.iter_rows(named=True):
             figures = [f"{row[name]:.3f}" for name in ("s_goal", "s_path", "s_policy")]
-            figures += [f"{row[name]:.2f}" for name in ("distance", "months", "reward")]
-            direction = _arrow(data, wanted[0]) if i == 0 else ""
-            shown.add_row(direction, row["method"], f"{row['flipped']:.0%}", *figures)
+            figures += [f"{row[name]:.1f}" for name in ("distance", "months")]
+            shown.add_row(f"  {row['method']}", f"{row['flipped']:.0%}", *figures, f"{row['reward']:.2f}")
     return shown
