@@ -165,7 +165,21 @@ def changes(line: Line) -> list[Row]:
 
 
 def temperature(line: Line) -> list[Row]:
-    return [("years at least as good as beam search's, equal calls", percent(line["share_at_least_beam"]), "", "")]
+    rows = []
+    for weight in dict.fromkeys(case["λ_policy"] for case in line["cases"]):
+        cases = [case for case in line["cases"] if case["λ_policy"] == weight]
+        share, short, best = (
+            sum(case[name] for case in cases) / len(cases) for name in ("at_least_beam", "mean_shortfall", "R_beam")
+        )
+        rows.append(
+            (
+                f"years at least as good as beam search's, equal calls, λ 10/{weight:g}",
+                percent(share),
+                f"beams better by {number(short)} of {number(best)} on average",
+                "",
+            )
+        )
+    return rows
 
 
 def mario(line: Line) -> list[Row]:
