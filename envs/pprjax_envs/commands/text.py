@@ -136,6 +136,12 @@ def main(
     if input is None:
         for direction in table["towards"].unique(maintain_order=True):
             console.print(_as_rich(table.filter(towards=direction), [a.name for a in authors], own, other))
+        console.print(
+            f"Each sentence first as it is, then rewritten. {own.name} was asked for, {other.name} was not; ! where a "
+            "judge does not find the wanted sentiment. d counts edited words. log P says how likely each author is to "
+            "write it.",
+            soft_wrap=True,
+        )
     elif done:
         console.print(_summary_table(summarize(table), own, other))
     for reason in rejected:
@@ -360,11 +366,14 @@ def marked(sentence: Sequence[str], rewritten: Sequence[str], edits: str) -> str
 
 
 def _as_rich(table: pl.DataFrame, authors: list[str], judge: Judge, other: Judge) -> Any:
+    from rich import box
     from rich.table import Table
 
-    shown = Table(title=f"Towards {table['towards'][0]}", show_lines=False)
-    for name in ("author", "λ_path", "recourse", "d", judge.name, other.name, *(f"log P {a}" for a in authors)):
-        shown.add_column(name, justify="left" if name in ("author", "recourse") else "right", overflow="fold")
+    title = f"Towards {table['towards'][0]}"
+    shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("author", "λ_path", "recourse", "d", judge.name, other.name, *(f"log P\n{a}" for a in authors)):
+        words = name == "recourse"
+        shown.add_column(name, justify="left" if words or name == "author" else "right", no_wrap=not words)
     for (sentence,), rows in table.group_by("sentence", maintain_order=True):
         shown.add_section()
         first = rows.row(0, named=True)
