@@ -210,13 +210,12 @@ def search(task: Task, originals: Paths, config: Config, *, key: jax.Array) -> n
 
     from pprjax import recourse
     from pprjax.reward import total
-    from pprjax.scoring import score
 
     num, size = len(SEARCHED), len(originals)
     again = originals[np.tile(np.arange(size), num)]
     pulled = dataclasses.replace(config, lambda_path=np.repeat(np.multiply(SEARCHED, config.lambda_path), size))
     found = recourse(task, again, pulled, key=key, ids=np.tile(np.arange(size), num))
-    scores = score(task, again, found.paths, costs=config.costs)
+    scores = found.scores
     lambdas = dict(lambda_path=config.lambda_path, lambda_policy=config.lambda_policy)
     rewards = np.asarray(total(scores.goal, scores.path, scores.link, **lambdas))
     best = best_that_flips(rewards.reshape(num, size).T, np.reshape(scores.goal, (num, size)).T)
