@@ -32,6 +32,7 @@ OFF = {
 VARIANTS = {
     "default": {},
     **{f"without {name}": change for name, change in OFF.items()},
+    "with edited_lanes": {"edited_lanes": True},
     "without all": {name: value for change in OFF.values() for name, value in change.items()},
 }
 

@@ -216,6 +216,10 @@ def text(line: Line) -> list[Row]:
     ]
     for search, words in (("samples", "the best of as many samples"), ("beam", "a beam search's")):
         rows.append((f"{of}: R at least {words}, equal calls", percent(line[f"at_least_{search}"]), "", ""))
+    for case in line["compared"]:
+        short = f"beams better by {case['shortfall_beam']:.3g} of {case['beam']:.3g} on average"
+        what = f"the same, {case['author']}, λ_path {case['lambda_path']:g}"
+        rows.append((what, percent(case["at_least_beam"]), short, ""))
     return rows
 
 

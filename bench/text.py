@@ -27,7 +27,7 @@ from pprjax_envs.text_judges import VADER, TextBlob
 from report import finish, table
 
 from pprjax import edit_distance, learner
-from pprjax.paths import PAD
+from pprjax.paths import PAD, Paths
 from pprjax.reward import link, similarity, total
 from pprjax.rollout import Behaviour, rollout, trace
 
@@ -71,6 +71,8 @@ def main(
         at_least_beam=(pl.col("ppr") >= pl.col("beam") - TOLERANCE).mean(),
         shortfall_samples=(pl.col("samples") - pl.col("ppr")).clip(0).mean(),
         shortfall_beam=(pl.col("beam") - pl.col("ppr")).clip(0).mean(),
+        different=pl.col("text").n_unique() / pl.len(),
+        beam_different=pl.col("beam_text").n_unique() / pl.len(),
         samples_s=pl.col("samples_s").median(),
         beam_s=pl.col("beam_s").median(),
     )
@@ -88,6 +90,9 @@ def main(
             "own_voice": float(summary["own"].mean()),
             "language_model_steps": calls,
             "compared": shares.to_dicts(),
+            "beam_texts": beside.group_by("author", "lambda_path", maintain_order=True)
+            .agg(pl.col("beam_text").mode().sort().first())
+            .to_dicts(),
             "at_least_samples": float((beside["ppr"] >= beside["samples"] - TOLERANCE).mean()),
             "at_least_beam": float((beside["ppr"] >= beside["beam"] - TOLERANCE).mean()),
             "perplexity": None if gguf is None else fluency(found, gguf),
@@ -106,13 +111,17 @@ def compare(
     begin = time.perf_counter()
     samples = float(best_of_samples(task, config, calls))
     middle = time.perf_counter()
-    beam = max(beam_search(task, config, calls // len(JUDGED), weight) for weight in JUDGED)
+    beam, tokens = max(
+        (beam_search(task, config, calls // len(JUDGED), weight) for weight in JUDGED), key=lambda found: found[0]
+    )
     return {
         "author": author.name,
         "lambda_path": lambda_path,
         "ppr": row["reward"][0] if len(row) else -np.inf,
         "samples": samples,
         "beam": beam,
+        "text": own["recourse"][0],
+        "beam_text": task.env.texts(Paths.from_lists([[task.env.num_tokens, *tokens]]))[0],
         "samples_s": middle - begin,
         "beam_s": time.perf_counter() - middle,
     }
@@ -143,8 +152,8 @@ def _samples(task, symbols, length, actions, config, *, rounds: int):
     return jax.lax.map(draw, jax.random.split(jax.random.key(1), rounds)).max()
 
 
-def beam_search(task: Any, config: Any, calls: int, weight: float) -> float:
-    """R of the best sentence that a beam search ends, with so many steps of the language model.
+def beam_search(task: Any, config: Any, calls: int, weight: float) -> tuple[float, list[int]]:
+    """R and tokens of the best sentence that a beam search ends, with so many steps of the language model.
 
     A prefix is worth λ_policy·R_policy + λ_path / (m + 1), m the fewest edits with which a sentence that goes on from
     it can end, and `weight` times the wanted sentiment that the judge finds in it. At each step every prefix that is
@@ -152,14 +161,16 @@ def beam_search(task: Any, config: Any, calls: int, weight: float) -> float:
     """
     width = calls // task.horizon
     nodes = _roots(task, task.env.original.symbols[0], width)
-    alive, best = np.arange(width) == 0, -np.inf
+    alive, best, tokens = np.arange(width) == 0, -np.inf, []
     for t in range(task.horizon):
         if t:
-            best = max(best, float(_ended(task, config, nodes, jnp.asarray(alive))))
+            reward, prefix = _ended(task, config, nodes, jnp.asarray(alive))
+            if reward > best:
+                best, tokens = float(reward), prefix[:t].tolist()
         if t + 1 < task.horizon:
             nodes, left = _grow(task, config, nodes, jnp.asarray(alive), weight)
             alive = np.asarray(left)
-    return best
+    return best, tokens
 
 
 @partial(jax.jit, static_argnames="width")
@@ -172,7 +183,7 @@ def _roots(task, original, width: int):
 
 @jax.jit
 def _ended(task, config, nodes, alive):
-    """The best R of all these prefixes, each ended; the end is action 0."""
+    """The best R of all these prefixes, each ended, and that prefix; the end is action 0."""
 
     def one(state, column, habits, original):
         ended, score, _ = task.step(jax.random.key(0), state, jnp.int32(0))
@@ -182,7 +193,8 @@ def _ended(task, config, nodes, alive):
         lambdas = {"lambda_path": config.lambda_path, "lambda_policy": config.lambda_policy}
         return jnp.where(ended.met, total(score, similarity(distance), habits, **lambdas), -jnp.inf)
 
-    return jnp.max(jnp.where(alive, jax.vmap(one)(*nodes), -jnp.inf))
+    rewards = jnp.where(alive, jax.vmap(one)(*nodes), -jnp.inf)
+    return jnp.max(rewards), nodes[0].prefix[jnp.argmax(rewards)]
 
 
 @jax.jit

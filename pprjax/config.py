@@ -74,6 +74,9 @@ class Config:
     """Pay R_path where the edit is made, not on the last step."""
     mixed_lanes: bool = _static(True)
     """Some paths follow Q and then P_A, τ₀ and then Q, the best path so far and then Q; else all are ε-greedy on Q."""
+    edited_lanes: bool = _static(False)
+    """With mixed_lanes, some follow τ₀ or the best path so far with an edit or two: for worlds where any symbol may
+    follow any other. In a grid world, where an edit moves all that is behind it, they add nothing."""
     mixed_replay: bool = _static(True)
     """Half of the replayed tuples come from random paths; else all come from the k best of each iteration."""
 
@@ -114,6 +117,8 @@ def check_config(config: Config, num_originals: int) -> None:
         raise ValueError(f"depth: expected at least 0, got {config.depth}")
     if config.num_best > config.num_paths:
         raise ValueError(f"num_best: expected k ≤ b = {config.num_paths}, got {config.num_best}")
+    if config.edited_lanes and not config.mixed_lanes:
+        raise ValueError("edited_lanes: expected mixed_lanes with it, some of which they replace")
     if config.mixed_replay and config.batch_size < 2:
         raise ValueError(f"batch_size: expected at least 2 with mixed_replay, got {config.batch_size}")
     for name, choices in {"epsilon_from": ("uniform", "policy"), "target": ("td", "return", "published")}.items():

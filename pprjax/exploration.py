@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 
 from pprjax.config import Config
 from pprjax.paths import PAD
-from pprjax.rollout import Behaviour, Original, Trajectory
+from pprjax.rollout import Behaviour, Trajectory
 from pprjax.task import State, Task
 
 HASH_ROWS = 1 << 14
@@ -16,6 +16,9 @@ HASH_ROWS = 1 << 14
 
 UNTRIED = 1e9
 """The bonus of an action that was never tried: above every other."""
+
+OPEN = PAD - 1
+"""Among the steps of an edited path: one that is to be explored."""
 
 
 def epsilon(config: Config, iteration: Int[Array, ""]) -> Float[Array, ""]:
@@ -58,17 +61,19 @@ def count(counts: Int[Array, "S A"], lanes: Trajectory) -> Int[Array, "S A"]:
 def behaviours(
     config: Config,
     key: jax.Array,
-    original: Original,
+    original: Int[Array, " T"],
     best: Int[Array, " T"],
     eps: Float[Array, ""] | float,
 ) -> Behaviour:
     """How the b lanes of an iteration act: Behaviour with a leading axis of b.
 
     With mixed_lanes a quarter follow Q up to a random cut and then sample P_A, an eighth follow τ₀ and an eighth the
-    best path so far up to a random cut and then Q; all others are ε-greedy on Q + bonus.
+    best path so far up to a random cut and then Q; all others are ε-greedy on Q + bonus. With edited_lanes, of these an
+    eighth of b follow τ₀ instead and a quarter the best path so far with one random edit, or two: see `edited`.
 
     Args:
-        best: the actions of the best path so far, PAD behind its end.
+        original: the steps of τ₀, see `Task.steps_of`, PAD behind its end.
+        best: those of the best path so far.
         eps: ε of this iteration.
     """
     b, horizon = config.num_paths, best.shape[0]
@@ -78,15 +83,48 @@ def behaviours(
     kind = jnp.arange(b) * 8 // b if config.mixed_lanes else jnp.full(b, 7)
     habit, near_original, near_best = kind < 2, kind == 2, kind == 3
 
-    known = jnp.where(near_original[:, None], original.actions, best)
+    known = jnp.where(near_original[:, None], original, best)
     reach = jnp.where(habit, horizon, jnp.sum(known != PAD, axis=1) + 1)
     before = steps < jnp.floor(cut_at * reach)[:, None]
     follows = (near_original | near_best)[:, None]
     greedy = habit[:, None] | follows
     explores = uniform < eps
-    return Behaviour(
+    lanes = Behaviour(
         forced=jnp.where(follows & before, known, PAD),
         explore=jnp.where(greedy, habit[:, None] & ~before, explores),
         from_policy=habit | (config.epsilon_from == "policy"),
         uniform=jnp.where(greedy, uniform, jnp.minimum(uniform / jnp.maximum(eps, 1e-6), 1 - 1e-6)),
     )
+    if not config.edited_lanes:
+        return lanes
+    key_edits, key_policy = jax.random.split(jax.random.fold_in(key, 1))
+    source = jnp.where((kind == 4)[:, None], original, best)
+    forced = jax.vmap(edited)(source, jax.random.split(key_edits, b))
+    edits = Behaviour(
+        forced=jnp.where(forced == OPEN, PAD, forced),
+        explore=forced == OPEN,
+        from_policy=jax.random.bernoulli(key_policy, shape=(b,)) | (config.epsilon_from == "policy"),
+        uniform=uniform,
+    )
+    chosen = (kind >= 4) & (kind < 7)
+    return jax.tree.map(lambda new, old: jnp.where(chosen.reshape(b, *[1] * (old.ndim - 1)), new, old), edits, lanes)
+
+
+def edited(steps: Int[Array, " T"], key: jax.Array) -> Int[Array, " T"]:
+    """A path after one random edit or, as often, two: OPEN in the place of a step, OPEN between two, or one step less.
+
+    Places and kinds of edit are drawn evenly. What is pushed beyond the horizon is lost; behind its end a path is PAD.
+    """
+    keys = jax.random.split(key, 3)
+    once = _edit(steps, keys[0])
+    return jnp.where(jax.random.bernoulli(keys[1]), _edit(once, keys[2]), once)
+
+
+def _edit(steps: Int[Array, " T"], key: jax.Array) -> Int[Array, " T"]:
+    place, kind = jax.random.uniform(key, (2,))
+    at = jnp.floor(place * jnp.sum(steps != PAD)).astype(jnp.int32)
+    inserts, deletes = kind < 1 / 3, kind >= 2 / 3
+    t = jnp.arange(steps.shape[0])
+    source = t - (inserts & (t > at)) + (deletes & (t >= at))
+    moved = jnp.append(steps, PAD)[source]
+    return jnp.where((t == at) & ~deletes, OPEN, moved)

@@ -145,9 +145,16 @@ def explore(
     """The b paths of an iteration; a leading axis of b."""
     key_lanes, key_paths = jax.random.split(key)
     eps = exploration.epsilon(config, iteration)
-    behaviour = exploration.behaviours(config, key_lanes, original, state.best.actions, eps)
+    behaviour = exploration.behaviours(config, key_lanes, *_known(task, original, state), eps)
     bonus = exploration.bonus(state.counts, config.c_e)
     return sample_paths(task, original, config, state, behaviour, key_paths, bonus)
+
+
+def _known(task: Task, original: Original, state: LearnerState) -> tuple[Int[Array, " T"], Int[Array, " T"]]:
+    """The steps of the original and of the best path so far."""
+    missing = max(task.horizon + 1 - original.symbols.shape[0], 0)
+    symbols = jnp.pad(original.symbols, (0, missing), constant_values=PAD)[: task.horizon + 1]
+    return task.steps_of(symbols, original.actions), task.steps_of(state.best.symbols, state.best.actions)
 
 
 def best_of(lanes: Trajectory) -> Trajectory:
@@ -322,7 +329,7 @@ def harvest(
 ) -> tuple[Trajectory, Trajectory]:
     """The greedy path of the trained Q, and with it b more paths as a further iteration would sample them."""
     key_lanes, key_paths = jax.random.split(key)
-    behaviour = exploration.behaviours(config, key_lanes, original, state.best.actions, config.epsilon_end)
+    behaviour = exploration.behaviours(config, key_lanes, *_known(task, original, state), config.epsilon_end)
     greedy = Behaviour(
         forced=jnp.full(task.horizon, PAD, jnp.int32),
         explore=jnp.zeros(task.horizon, bool),

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.constraints import Constraints
 from pprjax.goals import Condition, Goal, Outcome
+from pprjax.paths import PAD
 from pprjax.policy import Carry, Policy, TablePolicy
 from pprjax.reward import link
 
@@ -35,6 +36,8 @@ class World(Protocol):
     # def state_id(self, state, params) -> int32[] in [0, num_states): finite worlds only, with
     # num_states: int. It gives tables, exact counts and certificates. Time is no part of it.
     # def reached_goal(self, state, params) -> bool[]: default natural termination.
+    # def action_to(self, state, symbol, params) -> int32[]: the action that leads to this symbol, PAD where none does.
+    # For worlds where an action means something else behind other symbols: there, symbols are what is followed.
     # def action_set_size(self, params) -> int32[]: A of Eq. 4, where only some of the agent's actions are offered.
     # def encoder(self, width) -> a Flax module that reads an observation for the Q-network, see `pprjax.networks`.
     # def transition_probs(self, params) -> float[S, A, S], and state_from_id(self, id, params) -> state: stochastic
@@ -153,6 +156,17 @@ class Task:
         if hasattr(self.env, "available"):
             available = self.env.available(state, self.params)
         return available if self.constraints is None else available & self.constraints.allows(self, state)
+
+    def steps_of(self, symbols: Int[Array, " T+1"], actions: Int[Array, " T"]) -> Int[Array, " T"]:
+        """What a lane is told that should go a path's way: its actions, or in a world that has `action_to` the symbols
+        that they lead to."""
+        return jnp.where(actions == PAD, PAD, symbols[1:]) if hasattr(self.env, "action_to") else actions
+
+    def action_to(self, state: State, step: Int[Array, ""]) -> Int[Array, ""]:
+        """The action of one of `steps_of` in this state; PAD for PAD, and where none leads there."""
+        if not hasattr(self.env, "action_to"):
+            return step
+        return jnp.where(step == PAD, PAD, self.env.action_to(state, step, self.params))
 
     def available_table(self) -> Bool[Array, "S A"] | None:
         """`available` of all states, where constraints make it costly and a table is possible; else None."""

@@ -22,7 +22,7 @@ NAN, INF = float("nan"), float("inf")
         {"num_paths": 1, "num_best": 1, "iterations": 1, "memory": 1, "width": 1, "updates": 1, "target_period": 1},
         {"num_paths": 8, "num_best": 8},
         {"batch_size": 1, "mixed_replay": False},
-        {"target": "published", "epsilon_from": "policy", "depth": 2},
+        {"target": "published", "epsilon_from": "policy", "depth": 2, "edited_lanes": True},
     ],
 )
 def test_settings_in_range_pass(settings):
@@ -59,6 +59,11 @@ def test_settings_in_range_pass(settings):
 def test_a_setting_out_of_range_is_named(name, value, got):
     with pytest.raises(ValueError, match=rf"^{name}: expected .* got .*{got}$"):
         check_config(Config(**{name: value}), 3)
+
+
+def test_edited_lanes_are_some_of_the_mixed_ones():
+    with pytest.raises(ValueError, match=r"^edited_lanes: expected mixed_lanes with it"):
+        check_config(Config(edited_lanes=True, mixed_lanes=False), 1)
 
 
 def test_costs():

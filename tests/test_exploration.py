@@ -1,5 +1,6 @@
 """Exploration: the schedule, the bonus and the counts by formula, the lanes by their shares and frequencies."""
 
+import collections
 import types
 from functools import partial
 
@@ -12,6 +13,7 @@ from pprjax_envs import TabularMDP
 
 from pprjax import exploration
 from pprjax.config import Config
+from pprjax.exploration import OPEN
 from pprjax.paths import PAD
 from pprjax.policy import TablePolicy
 from pprjax.rollout import Original, rollout
@@ -39,7 +41,7 @@ HABIT, NEAR_ORIGINAL, NEAR_BEST, GREEDY = slice(0, 16), slice(16, 24), slice(24,
 
 @partial(jax.jit, static_argnums=0)
 def draw(config, seed, eps):
-    return exploration.behaviours(config, jax.random.key(seed), ORIGINAL, BEST, eps)
+    return exploration.behaviours(config, jax.random.key(seed), ORIGINAL.actions, BEST, eps)
 
 
 def lanes_of(seed=0, eps=0.25, **changes):
@@ -158,8 +160,55 @@ def test_all_others_are_epsilon_greedy(mixed):
     assert scipy.stats.kstest(uniform[explore], "uniform").pvalue > 1e-3  # that ε was low says nothing of the action
 
 
+def edits_of(path):
+    """All results of one edit of a list: each step open, an open one before each, each gone; cut or filled to T."""
+    n = len(path)
+    replaced = [[*path[:i], OPEN, *path[i + 1 :]] for i in range(n)]
+    inserted = [[*path[:i], OPEN, *path[i:]] for i in range(n)]
+    deleted = [[*path[:i], *path[i + 1 :]] for i in range(n)]
+    return replaced + inserted + deleted
+
+
+def padded(path):
+    return tuple([*path, *[PAD] * T][:T])
+
+
+@pytest.mark.parametrize("part, known", [(slice(32, 40), ORIGINAL.actions), (slice(40, 56), BEST)])
+def test_edited_lanes_follow_a_known_path_with_an_edit_or_two(part, known):
+    path = [int(a) for a in known if a != PAD]
+    once = [padded(edit) for edit in edits_of(path)]
+    twice = [padded(edit) for first in edits_of(path) for edit in edits_of(first)]
+    seen = collections.Counter()
+    for seed in range(150):
+        lanes = lanes_of(seed, edited_lanes=True)
+        marked = np.where(lanes.explore[part], OPEN, lanes.forced[part])
+        assert (lanes.forced[part][lanes.explore[part]] == PAD).all()
+        seen.update(map(tuple, marked.tolist()))
+    assert set(once) <= set(seen) <= {*once, *twice}
+    # half have one edit, each as likely; the others two, of which the second is as likely among those of the first
+    chance = collections.Counter()
+    for first in edits_of(path):
+        chance[padded(first)] += 1 / 2 / len(edits_of(path))
+        for second in edits_of(first):
+            chance[padded(second)] += 1 / 2 / len(edits_of(path)) / len(edits_of(first))
+    total = sum(seen.values())
+    expected = np.array([chance[edit] * total for edit in chance])
+    observed = np.array([seen[edit] for edit in chance])
+    assert scipy.stats.chisquare(observed, expected).pvalue > 1e-3
+
+
+def test_edited_lanes_leave_the_others_as_they_are():
+    plain, edits = lanes_of(), lanes_of(edited_lanes=True)
+    others = np.r_[0:32, 56:64]
+    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(edits), strict=True):
+        assert (one[others] == other[others]).all()
+    share = np.mean([lanes_of(seed, edited_lanes=True).from_policy[32:56].mean() for seed in range(40)])
+    assert abs(share - 0.5) < 4 * 0.5 / np.sqrt(40 * 24)  # half explore as the agent would, half evenly
+
+
 def test_epsilon_from_policy_concerns_all_lanes():
     assert lanes_of(epsilon_from="policy").from_policy.all()
+    assert lanes_of(epsilon_from="policy", edited_lanes=True).from_policy.all()
 
 
 @pytest.mark.parametrize("source", ["policy", "uniform"])
@@ -168,7 +217,7 @@ def test_exploring_actions_have_the_frequencies_of_their_source(source):
 
     @jax.jit
     def sample(key):
-        lanes = exploration.behaviours(config, key, ORIGINAL, BEST, 1.0)
+        lanes = exploration.behaviours(config, key, ORIGINAL.actions, BEST, 1.0)
         return jax.vmap(lambda lane: rollout(TASK, ORIGINAL, lane, config, key).actions)(lanes)
 
     actions = np.asarray(sample(jax.random.key(3)))

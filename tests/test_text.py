@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pprjax_envs import text_corpus
+from pprjax_envs import text, text_corpus
 from pprjax_envs import text_transformer as transformer
 from pprjax_envs.commands import text as command
 from pprjax_envs.sequence import SymbolOnly
-from text_fake import Likes, V, chain, world
+from text_fake import Letters, Likes, V, chain, world
 
 import pprjax
 from pprjax.reward import total
@@ -79,6 +79,26 @@ def test_the_original_leads_along_its_own_words_and_edits_count_words():
     np.testing.assert_allclose(scores.policy, [expected], rtol=1e-5)
     np.testing.assert_allclose(scores.goal, Likes()(["acd"]), rtol=1e-6)
     assert task.env.texts(original) == ["acd"]
+
+
+def test_a_path_is_followed_by_its_words_though_behind_another_they_are_numbered_anew():
+    task = world(2, "ba", max_words=5, num_best=3)  # all words are offered, c and d by their rank
+    env, params, key = task.env, task.params, jax.random.key(0)
+    meant = {}
+    for sentence in ("bcd", "acd", "dcd"):  # the same but for the first word
+        tokens, state, actions = [*Letters().tokens_of(sentence).tolist(), 0], task.reset(key), []
+        for token in tokens:
+            actions.append(int(env.action_to(state, jnp.int32(token), params)))
+            state = env.step_env(key, state, actions[-1], params)[1]
+        assert state.prefix.tolist() == [*tokens, -1, -1] and bool(state.ended)
+        path = np.array([V, *tokens, -1, -1]), np.array([*actions, -1, -1])
+        assert task.steps_of(*map(jnp.asarray, path)).tolist() == [*tokens, -1, -1]
+        meant[sentence] = actions[1:]
+    assert len(set(map(tuple, meant.values()))) > 1  # other actions for the same words
+    few = world(2, "ba", max_words=5, num_best=1)
+    state = few.reset(key)
+    hidden = next(t for t in range(1, V) if t not in state.offers.tolist())
+    assert int(few.action_to(state, jnp.int32(hidden))) == int(few.action_to(state, jnp.int32(-1))) == -1
 
 
 def test_a_word_is_liked_where_it_is_likelier_than_one_drawn_from_the_whole_vocabulary():
@@ -249,6 +269,18 @@ def test_a_word_that_joined_is_one_of_the_rare_ones(author):
     np.testing.assert_array_equal(*after)
 
 
+def test_a_place_that_no_word_joined_is_not_offered(author):
+    """A small vocabulary offers all that it has: then they would be, being as likely as a rare word."""
+    task = text.task(author, "a z c", num_best=author.vocabulary.num_tokens)
+    state = task.reset(jax.random.key(0))
+    offers = np.asarray(state.offers)[np.asarray(task.available(state))]
+    joined = offers[offers >= author.vocabulary.size]
+    assert joined.tolist() == [author.vocabulary.size]  # z, which joined
+    assert sorted(task.env.texts(pprjax.Paths.from_lists([[task.env.num_tokens, t] for t in offers]))) == list(
+        "abcdefghz"
+    )
+
+
 def test_log_probs_of_all_sentences_of_a_language_sum_to_one(author):
     """Of up to two words: what is left is longer than that."""
     words = [w for w in author.vocabulary.words[2:]]
@@ -344,7 +376,7 @@ def test_training_stops_when_held_out_sentences_get_no_likelier(tmp_path):
     assert seen[-2][1] == min(p for _, p in seen)
 
 
-def test_every_sentence_is_rewritten_by_every_author_at_every_lambda(author):
+def test_every_sentence_is_rewritten_by_every_writerat_every_lambda(author):
     sentences = [("a b c", "positive"), ("h a", None), ("a. b.", None), ("c " * 11, None)]
     config = command.SETTINGS.replace(iterations=4, num_paths=16, num_best=4)
     letters = Likes()
@@ -363,6 +395,27 @@ def test_every_sentence_is_rewritten_by_every_author_at_every_lambda(author):
     assert table[2:].equals(alone)  # whatever stands beside it
     own = transformer.sentence_log_probs(author, [r.split() for r in table["recourse"]])
     np.testing.assert_allclose(table["log_prob_language"], own, rtol=1e-5)
+
+
+def test_settings_that_should_give_different_texts_do_and_each_serves_its_own_best(tmp_path):
+    mirrored = text_corpus.Corpus("mirrored", tuple(sentence[::-1] for sentence in LANGUAGE.sentences))
+    training = SMALL.replace(steps=60)
+    authors = [transformer.trained(corpus, training, SHAPE, folder=tmp_path)[0] for corpus in (LANGUAGE, mirrored)]
+    letters, config = Likes(), command.SETTINGS.replace(iterations=20, lambda_policy=0.5)
+    sentences = [("a c e g", "positive"), ("b d f", "negative")]
+    table, _ = command.experiment(authors, sentences, config, (20.0, 0.1), judge=letters, other=letters, num_offered=8)
+    assert table["flipped"].all()
+    for _, rows in table.group_by("sentence"):
+        assert rows["recourse"].n_unique() == 4
+        for _, of_author in rows.group_by("author", maintain_order=True):
+            near, far = of_author.iter_rows(named=True)
+            assert near["lambda_path"] > far["lambda_path"] and near["distance"] < far["distance"]
+            for one, other in ((near, far), (far, near)):  # R of the other's text at this λ_path
+                moved = other["reward"] + (one["lambda_path"] - other["lambda_path"]) * other["s_path"]
+                assert one["reward"] > moved
+        for writer, other in (authors, authors[::-1]):
+            own = rows.filter(author=writer.name, lambda_path=0.1)
+            assert (own[f"log_prob_{writer.name}"] > own[f"log_prob_{other.name}"]).all()
 
 
 def test_edits_are_marked():

@@ -33,7 +33,7 @@ from pprjax.paths import PAD, Paths
 from pprjax.policy import Carry, Policy
 from pprjax.task import Task
 from pprjax_envs.sequence import SymbolOnly
-from pprjax_envs.text_corpus import words_of
+from pprjax_envs.text_corpus import JOINED, words_of
 from pprjax_envs.text_huggingface import LanguageModel
 from pprjax_envs.text_judges import VADER, Judge
 from pprjax_envs.text_transformer import Author, sentence_log_probs
@@ -261,6 +261,12 @@ class TextEnv(environment.Environment[TextState, TextParams]):
         del params
         return jnp.where(state.time > 0, state.prefix[jnp.maximum(state.time - 1, 0)], self.num_tokens)
 
+    def action_to(self, state: TextState, symbol: Int[Array, ""], params: TextParams) -> Int[Array, ""]:
+        """The action that chooses this token; PAD where it is not offered."""
+        del params
+        offered = state.offers == symbol
+        return jnp.where(offered.any(), jnp.argmax(offered), PAD).astype(jnp.int32)
+
     def reached_goal(self, state: TextState, params: TextParams) -> Bool[Array, ""]:
         """Whether the sentence is complete and has the wanted sentiment."""
         del params
@@ -301,8 +307,11 @@ def task(
 ) -> Task:
     """Give one sentence the wanted sentiment, in this author's voice or a Hugging Face model's; see `TextEnv`."""
     if isinstance(author, Author):
-        alphabet: Alphabet = author.vocabulary.join(words_of(sentence))
-        model, size = replace(author.policy, room=max_words + 2), len(author.vocabulary.words)
+        vocabulary = author.vocabulary.join(words_of(sentence))
+        joined = jnp.arange(JOINED) < len(vocabulary.joined)
+        model = replace(author.policy, room=max_words + 2, joined=joined)
+        alphabet: Alphabet = vocabulary
+        size = len(author.vocabulary.words)
     else:
         alphabet, model, size = author, author.policy(max_words + 2), author.num_tokens
     options: dict[str, Any] = dict(judge=judge, towards=towards, max_words=max_words, num_best=num_best, size=size)

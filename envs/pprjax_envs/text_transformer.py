@@ -167,6 +167,7 @@ class TransformerPolicy:
     params: Any
     shape: Architecture
     known: jax.Array  # bool[num_tokens], tokens that have a word
+    joined: jax.Array  # bool[JOINED], tokens behind them that a word may have joined as
     log_rare: jax.Array  # float[], log of the number of words that UNKNOWN stands for
     num_tokens: int = struct.field(pytree_node=False)
     room: int = struct.field(pytree_node=False, default=ROW)  # tokens that the cache has room for
@@ -186,7 +187,7 @@ class TransformerPolicy:
         token = jnp.where(state.symbol == start, self.num_tokens, token)
         carry, logits = self.network.apply(self.params, carry, token, method="step")
         log_probs = jax.nn.log_softmax(jnp.where(self.known, jnp.asarray(logits), -jnp.inf))
-        joined = jnp.full(JOINED, log_probs[UNKNOWN] - self.log_rare)
+        joined = jnp.where(self.joined, log_probs[UNKNOWN] - self.log_rare, -jnp.inf)
         return carry, jnp.concatenate([log_probs.at[UNKNOWN].set(-jnp.inf), joined])
 
 
@@ -242,6 +243,7 @@ def trained(
         params=params,
         shape=shape,
         known=jnp.arange(words.size) < len(words.words),
+        joined=jnp.ones(JOINED, bool),
         log_rare=jnp.log(jnp.float32(words.num_rare)),
         num_tokens=words.size,
     )
