@@ -30,7 +30,8 @@ class Constraints:
     A pytree: all but max_length is traced.
 
     Raises:
-        ValueError: a field holds something else than integers of at least 0, or max_length is below 2.
+        ValueError: a field holds something else than integers of at least 0 (max_distance may be any number, for edits
+            that cost other than 1), or max_length is below 2.
     """
 
     forbidden_states: Any = None
@@ -52,8 +53,8 @@ class Constraints:
             _convert(self, name, lambda value, name=name, width=width: _integers(name, value, width))
         _convert(self, "keep", _steps)
         distance, length = self.max_distance, self.max_length
-        if isinstance(distance, int | float) and not distance >= 0:
-            raise ValueError(f"max_distance: expected a number of at least 0, got {distance}")
+        if isinstance(distance, str | bool) or (isinstance(distance, int | float) and not distance >= 0):
+            raise ValueError(f"max_distance: expected a number of at least 0, got {distance!r}")
         if length is not None and length < 2:
             raise ValueError(f"max_length: expected at least 2, the start and one more symbol, got {length}")
 
@@ -99,7 +100,7 @@ def kept_symbols(constraints: Constraints | None, originals: Paths) -> Int[np.nd
     """The symbols of the steps that must stay, PAD behind the last; None where none must.
 
     Raises:
-        ValueError: an original has no such step, or there is not one list for each original.
+        ValueError: an original is too short for one, or there is not one list for each original.
     """
     if constraints is None or constraints.keep is None:
         return None

@@ -111,7 +111,7 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
     Raises:
         ValueError: the world isn't finite or not deterministic, P_A has a memory, an original is empty or does not
             start where the world does, a λ is negative, NaN or of the wrong shape, an edit cost is no whole number, an
-            original has no step that must stay, a layer of the unrolled world has more than 20,000 nodes, one
+            original is too short for a kept step, a layer of the unrolled world has more than 20,000 nodes, one
             original needs more than 1 GiB, or more than 100,000 prefixes of paths rank before its last recourse.
 
     Source: Eq. 5 of arXiv 2312.08724; the dynamic programme as in this module's head.

@@ -275,6 +275,7 @@ def test_score_counts_what_is_broken():
         ({"forbidden_transitions": (1, 2)}, "forbidden_transitions: expected a list of pairs"),
         ({"forbidden_transitions": ((1, 2, 3),)}, "forbidden_transitions: expected pairs, got rows of 3"),
         ({"max_distance": -1}, "max_distance: expected a number of at least 0, got -1"),
+        ({"max_distance": "a"}, "max_distance: expected a number of at least 0, got 'a'"),
         ({"max_length": 1}, "max_length: expected at least 2.*got 1"),
         ({"keep": (5,)}, r"keep: originals\[1\] has 5 symbols, so no step 5"),
         ({"keep": ((1,), (2,))}, "keep: expected one list for each of 3 originals, got 2"),

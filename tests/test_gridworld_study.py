@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -127,10 +128,24 @@ def test_the_command_writes_each_figure_beside_its_table(tmp_path, monkeypatch):
     assert len(lambdas) == 2 * 2 * 2  # cells and drivers
     assert (lambdas["gap"] >= -1e-6).all()
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["num_originals"], summary["heat_map_originals"], summary["max_steps"]) == (2, 1, 20)
+    worst = lambdas.sort("gap")[-1]
+    assert summary["gaps"]["largest"]["gap"] == pytest.approx(worst["gap"].item())
+    assert summary["gaps"]["largest"]["lambda_path"] == worst["lambda_path"].item()
+    assert summary["gaps"]["mean"] == pytest.approx(lambdas["gap"].mean())
     assert summary["config"] == json.loads(json.dumps(dataclasses.asdict(TINY)))
     assert {c["claim"] for c in summary["claims"]} >= {"PPR's s_goal is above BL1's"}
 
 
 def test_errors_name_the_argument(tmp_path):
-    with pytest.raises(ValueError, match="num, heat: expected at least 2 routes and 1 to 3 of them, got 3 and 4"):
-        study.main(out=tmp_path, num=3, heat=4)
+    for options, message in (
+        (dict(num=1), "num: expected at least 2 routes, got 1"),
+        (dict(num=3, heat=4), "heat: expected 1 to 3 of the routes, got 4"),
+        (
+            dict(maps=(Path("a/m.txt"), Path("b/m.txt"))),
+            "maps: expected files of different names, got a/m.txt, b/m.txt",
+        ),
+        (dict(seed=-1), "seed: expected at least 0, got -1"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}$"):
+            study.main(out=tmp_path, **options)

@@ -207,10 +207,12 @@ def bad_paths(env: GridWorld, num: int, seed: int = 0) -> Paths:
         seed: of NumPy's generator; the same seed gives the same routes.
 
     Raises:
-        ValueError: num is below 1.
+        ValueError: num is below 1, or seed below 0.
     """
     if num < 1:
         raise ValueError(f"num: expected at least 1 path, got {num}")
+    if seed < 0:
+        raise ValueError(f"seed: expected at least 0, got {seed}")
     rng = np.random.default_rng(seed)
     next_state, reward, terminal = _tables(env)
     cells, start, limit = env.cells, int(env.default_params.start), int(env.default_params.max_steps_in_episode)

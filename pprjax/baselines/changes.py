@@ -21,7 +21,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax import metrics
-from pprjax.baselines.counterfactual import check_sampling, counterfactual_probabilities
+from pprjax.baselines.counterfactual import check_num_samples, check_sampling, counterfactual_probabilities
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.rollout import trace
@@ -118,6 +118,7 @@ def action_changes(
             num_samples below 1.
     """
     _check_changes(max_changes)
+    check_num_samples(num_samples)
     world = _stochastic(task) if hasattr(task.env, "transition_probs") else None
     steps = -(-max(int(np.max(originals.lengths)) - 1, 1) // _STEPS) * _STEPS
     padded = originals.padded_to(steps + 1)

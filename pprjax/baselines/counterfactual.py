@@ -64,10 +64,15 @@ def counterfactual_probabilities(
 
 def check_sampling(num_samples: int | None, key: jax.Array | None) -> None:
     """Raise a ValueError that names what is wrong with the two."""
-    if num_samples is not None and num_samples < 1:
-        raise ValueError(f"num_samples: expected at least 1, or None for the exact probabilities, got {num_samples}")
+    check_num_samples(num_samples)
     if num_samples is not None and key is None:
         raise ValueError("key: sampling needs one, got None")
+
+
+def check_num_samples(num_samples: int | None) -> None:
+    """Raise a ValueError if there are none."""
+    if num_samples is not None and num_samples < 1:
+        raise ValueError(f"num_samples: expected at least 1, or None for the exact probabilities, got {num_samples}")
 
 
 @jax.jit

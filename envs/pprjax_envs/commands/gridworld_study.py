@@ -52,15 +52,20 @@ def main(
         num: bad routes, made by a seeded generator; at least 2.
         heat: of these, how many the λ heat maps average over, for either driver.
         seed: of the bad routes and of the training.
-        maps: text files with maps of your own; each gets a table and a picture of its routes.
+        maps: text files with maps of your own, in the letters of `pprjax gridworld --map`; each gets a table and a
+            picture of its routes, and no part in the claims.
         max_steps: the largest number of moves of a route.
         config: every knob of Algorithm 1; the heat maps set λ themselves.
     """
     started = time.perf_counter()
     from pprjax.io import output_folder, write_json, write_table
 
-    if not 1 <= heat <= num or num < 2:
-        raise ValueError(f"num, heat: expected at least 2 routes and 1 to {num} of them, got {num} and {heat}")
+    if num < 2:
+        raise ValueError(f"num: expected at least 2 routes, got {num}")
+    if not 1 <= heat <= num:
+        raise ValueError(f"heat: expected 1 to {num} of the routes, got {heat}")
+    if len({path.stem for path in maps}) < len(maps):
+        raise ValueError(f"maps: expected files of different names, got {', '.join(map(str, maps))}")
 
     from rich.console import Console
 
@@ -84,10 +89,16 @@ def main(
     figures: dict[str, Figure] = {
         "routes": command.routes(env, routes),
         "scores": plotting.violins(
-            scores, SCORES, by="method", colors=METHODS, title=f"{num} bad routes, 2 drivers; higher is better"
+            scores,
+            SCORES,
+            by="method",
+            colors=METHODS,
+            title=f"{num} bad routes, 2 drivers, {_at(config)}; higher is better",
         ),
         "lambdas": plotting.heat_maps(
-            lambdas, SCORES | {"gap": "gap to the certified optimum"}, title=f"{heat} bad routes, 2 drivers"
+            lambdas,
+            SCORES | {"gap": "gap to the certified optimum, a share of it"},
+            title=f"Means over {heat} bad route{'s' * (heat > 1)} and 2 drivers",
         ),
         "link": draw_link(links),
     }
@@ -99,13 +110,18 @@ def main(
         write_table(table, folder / f"{name}.parquet")
     for name, figure in figures.items():
         plotting.save(figure, folder / f"{name}.png")
-    found = claims(env, scores, lambdas)
+    found, gaps = claims(env, scores, lambdas), worst_gaps(routes, lambdas)
     total = time.perf_counter() - started
     write_json(
         {
             "claims": found,
             "personalization": personalization(env, scores).to_dicts(),
             "num_originals": num,
+            "heat_map_originals": heat,
+            "heat_map_weights": WEIGHTS,
+            "gaps": gaps,
+            "max_steps": max_steps,
+            "maps": [str(path) for path in maps],
             "seconds": {"total": total, "compile": compiling.seconds},
             "seed": seed,
             "config": dataclasses.asdict(config),
@@ -115,7 +131,18 @@ def main(
     console = Console()
     for claim in found:
         verdict = "holds" if claim["holds"] else "does NOT hold"
-        console.print(f"{verdict}: {claim['claim']} ({_in_words(claim['measured'])}).")
+        whose = "" if claim["paper"] else ", which the paper does not claim"
+        console.print(f"{verdict}: {claim['claim']}{whose} ({_in_words(claim['measured'])}).", soft_wrap=True)
+    worst = gaps["largest"]
+    console.print(
+        f"Routes and scores are at {_at(config)}, the other λ those of the heat maps, of {heat} routes. s_policy is "
+        "the mean log P_A of a route's moves; λ_policy pays r_policy, the sum of h, so that a route may grow longer "
+        "where its driver likes to be. BL1 may change every move of an original and keeps its length.\n"
+        f"Gaps to the certified optimum, as shares of it: {gaps['routes']:.2%} at most for the routes, "
+        f"{worst['gap']:.1%} at λ_path {worst['lambda_path']:g} and λ_policy {worst['lambda_policy']:g} for one of the "
+        f"heat maps, {gaps['mean']:.2%} on average.",
+        soft_wrap=True,
+    )
     console.print(
         f"{total:.0f} s, of which {compiling.seconds:.0f} s compiling. Written to {folder}: "
         f"{', '.join(f'{name}.png' for name in figures)}, a parquet beside each, summary.json.",
@@ -209,6 +236,16 @@ def sensitivity(env: GridWorld, originals: Paths, config: Config, *, seed: int =
     return pl.concat(frames)
 
 
+def worst_gaps(routes: pl.DataFrame, lambdas: pl.DataFrame) -> dict[str, Any]:
+    """The largest gap of the routes; the mean one of the heat maps, and where and how large their largest is."""
+    worst = lambdas.sort("gap").select("lambda_path", "lambda_policy", "driver", "path", "gap").to_dicts()[-1]
+    return {
+        "routes": float(routes["gap"].to_numpy().max()),
+        "mean": float(lambdas["gap"].to_numpy().mean()),
+        "largest": worst,
+    }
+
+
 def personalization(env: GridWorld, scores: pl.DataFrame) -> pl.DataFrame:
     """Each driver's recourse beside both drivers' policies: mean s_policy, and the divergence of what it does.
 
@@ -260,7 +297,10 @@ def divergence(task: Task, paths: list[list[int]]) -> float:
 
 
 def claims(env: GridWorld, scores: pl.DataFrame, lambdas: pl.DataFrame) -> list[dict[str, Any]]:
-    """What the paper says of the grid world, whether it holds here, and the means that say so."""
+    """What the paper says of the grid world, whether it holds here, and the means that say so.
+
+    Two are not the `paper`'s: BL1 beside PPR in s_path, and r_policy, which is what λ_policy pays for.
+    """
     import numpy as np
     import polars as pl
 
@@ -271,11 +311,11 @@ def claims(env: GridWorld, scores: pl.DataFrame, lambdas: pl.DataFrame) -> list[
     def over(score: str, weight: str) -> list[float]:
         return [float(rows[score].to_numpy().mean()) for _, rows in lambdas.group_by(weight, maintain_order=True)]
 
-    def above(score: str) -> dict[str, Any]:
+    def above(score: str, *, paper: bool = True) -> dict[str, Any]:
         pair = {method: round(means[method][score], 4) for method in ("PPR", "BL1")}
-        return _claim(f"PPR's {score} is above BL1's", pair["PPR"] > pair["BL1"], pair)
+        return _claim(f"PPR's {score} is above BL1's", pair["PPR"] > pair["BL1"], pair, paper=paper)
 
-    def rises(score: str, weight: str) -> dict[str, Any]:
+    def rises(score: str, weight: str, *, paper: bool = True) -> dict[str, Any]:
         values = over(score, weight)
         steps = np.diff(values)
         holds = bool((steps >= -0.01 * np.ptp(values)).all() and values[-1] > values[0])
@@ -283,6 +323,7 @@ def claims(env: GridWorld, scores: pl.DataFrame, lambdas: pl.DataFrame) -> list[
             f"{score} rises with {weight}",
             holds,
             dict(zip(map(str, WEIGHTS), np.round(values, 4).tolist(), strict=True)),
+            paper=paper,
         )
 
     def matrix(column: str) -> dict[str, dict[str, float]]:
@@ -295,14 +336,19 @@ def claims(env: GridWorld, scores: pl.DataFrame, lambdas: pl.DataFrame) -> list[
     return [
         above("s_policy"),
         above("s_goal"),
-        above("s_path"),  # which the paper does not claim
+        above("s_path", paper=False),
         rises("s_path", "lambda_path"),
         rises("s_policy", "lambda_policy"),
-        rises("r_policy", "lambda_policy"),  # what λ_policy pays: the sum of h, where s_policy is a mean of log P_A
+        rises("r_policy", "lambda_policy", paper=False),
         _claim(
             "s_goal is highest when both λ are low",
             low >= goal["s_goal"].to_numpy().max(),
-            {"both low": low, "largest": goal["s_goal"].max(), "smallest": goal["s_goal"].min()},
+            {
+                "both low": low,
+                "largest": goal["s_goal"].max(),
+                "cells that have it": int((goal["s_goal"] == goal["s_goal"].max()).sum()),
+                "smallest": goal["s_goal"].min(),
+            },
         ),
         _claim(
             "the experienced driver's routes use more highway cells than the newbie's",
@@ -374,5 +420,9 @@ def _letter(env: GridWorld, symbol: int) -> str:
     return str(env.cells[symbol])
 
 
-def _claim(claim: str, holds: bool, measured: Any) -> dict[str, Any]:
-    return {"claim": claim, "holds": bool(holds), "measured": measured}
+def _claim(claim: str, holds: bool, measured: Any, *, paper: bool = True) -> dict[str, Any]:
+    return {"claim": claim, "paper": paper, "holds": bool(holds), "measured": measured}
+
+
+def _at(config: Config) -> str:
+    return f"λ_path {config.lambda_path:g}, λ_policy {config.lambda_policy:g}"
