@@ -437,6 +437,11 @@ def test_edits_are_marked():
         ("c", {"model": ("nothing",)}, "model: expected NAME=FOLDER, got 'nothing'"),
         ("c", {"input": "sentences.txt"}, "input: expected a sentence or a file, got both"),
         (None, {"input": Path("nowhere.txt")}, r"input: can't read nowhere.txt \(No such file"),
+        ("c", {"lambdas": (1.0, float("nan"))}, "lambdas: expected finite numbers of at least 0, got nan"),
+        ("c", {"lambdas": ()}, "lambdas: expected finite numbers of at least 0, got none"),
+        ("c", {"num_offered": 0}, "num_offered: expected at least 1, got 0"),
+        ("c", {"max_words": 0}, "max_words: expected at least 1, got 0"),
+        ("c", {"config": command.SETTINGS.replace(lambda_policy=-1.0)}, r"lambda_policy: expected .* got -1.0"),
         ("c", {"judge": "nonsense"}, "judge: expected vader, textblob or the folder of a classifier, got 'nonsense'"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from pprjax.config import Config
+from pprjax.config import Config, check_config
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,8 +72,8 @@ def main(
 ) -> None:
     """Rewrite sentences so that they sound positive, or negative, as each of two authors would.
 
-    Without a sentence it takes the six of the paper. Prints every rewriting with its edits marked; writes
-    recourse.parquet and recourse.jsonl.
+    Without a sentence it takes the six of the paper. Prints every rewriting with its edits marked, or of a file only how
+    they are on average; writes recourse.parquet, recourse.jsonl and summary.json.
 
     Args:
         sentence: the sentence to rewrite.
@@ -93,9 +94,10 @@ def main(
     started = time.perf_counter()
     from pprjax.io import output_folder, replacing, write_json, write_table
 
+    _check(lambdas, max_words, num_offered, config)  # before minutes of training
     folder = output_folder(out)
     wanted = _sentences(sentence, input, towards)
-    if sentence is not None and len(_words(sentence)) > max_words:  # before minutes of training
+    if sentence is not None and len(_words(sentence)) > max_words:
         raise ValueError(f"sentence: expected 1 to {max_words} words, got {len(_words(sentence))} in {sentence!r}")
 
     from rich.console import Console
@@ -124,6 +126,7 @@ def main(
     write_json(
         {
             "authors": [author.name for author in authors],
+            "lambdas": list(lambdas),
             "judges": [own.name, other.name],
             "rejected": rejected,
             "summary": summarize(table).to_dicts() if done else [],
@@ -267,6 +270,16 @@ def summarize(table: pl.DataFrame) -> pl.DataFrame:
             sentences=pl.len(),
         )
     )
+
+
+def _check(lambdas: Sequence[float], max_words: int, num_offered: int, config: Config) -> None:
+    bad = [x for x in lambdas if not 0 <= x < math.inf]
+    if bad or not lambdas:
+        raise ValueError(f"lambdas: expected finite numbers of at least 0, got {bad[0] if bad else 'none'}")
+    for name, value in {"max_words": max_words, "num_offered": num_offered}.items():
+        if value < 1:
+            raise ValueError(f"{name}: expected at least 1, got {value}")
+    check_config(config, 1)
 
 
 def _sentences(sentence: str | None, path: Path | None, towards: str | None) -> list[tuple[str, Any]]:
