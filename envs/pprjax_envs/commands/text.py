@@ -72,7 +72,7 @@ def main(
 ) -> None:
     """Rewrite sentences so that they sound positive, or negative, as each of two authors would.
 
-    Without a sentence it takes the six of the paper. Prints every rewriting with its edits marked, or of a file only how
+    Without a sentence it takes the six of the paper. Prints every rewriting with its edits marked, of a file only how
     they are on average; writes recourse.parquet, recourse.jsonl and summary.json.
 
     Args:
