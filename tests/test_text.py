@@ -376,7 +376,7 @@ def test_training_stops_when_held_out_sentences_get_no_likelier(tmp_path):
     assert seen[-2][1] == min(p for _, p in seen)
 
 
-def test_every_sentence_is_rewritten_by_every_writerat_every_lambda(author):
+def test_every_sentence_is_rewritten_by_every_author_at_every_lambda(author):
     sentences = [("a b c", "positive"), ("h a", None), ("a. b.", None), ("c " * 11, None)]
     config = command.SETTINGS.replace(iterations=4, num_paths=16, num_best=4)
     letters = Likes()
