@@ -395,7 +395,7 @@ class TestStochasticWorld:
         with pytest.raises(ValueError, match="max_changes"):
             action_changes(task, originals, max_changes=-1, key=jax.random.key(0))
         with pytest.raises(WRONG, match="num_samples: expected at least 1"):
-            action_changes(task, originals, max_changes=1, num_samples=0)  # wherever nothing is sampled, too
+            action_changes(task, originals, max_changes=1, num_samples=0)
         impossible = Paths.from_lists([[0, 1], [1, 0], [0, 9]], [[0], [2], [0]])
         assert action_changes(task, impossible, max_changes=1, key=jax.random.key(0)).valid.tolist() == [
             True,

@@ -21,7 +21,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax import metrics
-from pprjax.baselines.counterfactual import check_num_samples, check_sampling, counterfactual_probabilities
+from pprjax.baselines.counterfactual import check_num_samples, counterfactual_probabilities
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.rollout import trace
@@ -129,7 +129,6 @@ def action_changes(
     else:
         if key is None:
             raise ValueError("key: a stochastic world needs one, got None")
-        check_sampling(num_samples, key)
         if np.unique(world.symbol).size < world.num_states:
             raise ValueError("task.env: expected a symbol of its own for each state of a stochastic world")
         observed = _look_up(task, world, padded)

@@ -56,17 +56,12 @@ def counterfactual_probabilities(
         raise ValueError(f"transition: expected float[A, S, S], got shape {transition.shape}")
     if actions.ndim != 1 or states.shape != (actions.shape[0] + 1,):
         raise ValueError(f"states, actions: expected int[T + 1] and int[T], got {states.shape} and {actions.shape}")
-    check_sampling(num_samples, key)
-    if num_samples is None:
-        return _exact(transition, states, actions)
-    return _estimate(transition, states, actions, key, num_samples=num_samples)
-
-
-def check_sampling(num_samples: int | None, key: jax.Array | None) -> None:
-    """Raise a ValueError that names what is wrong with the two."""
     check_num_samples(num_samples)
     if num_samples is not None and key is None:
         raise ValueError("key: sampling needs one, got None")
+    if num_samples is None:
+        return _exact(transition, states, actions)
+    return _estimate(transition, states, actions, key, num_samples=num_samples)
 
 
 def check_num_samples(num_samples: int | None) -> None:
