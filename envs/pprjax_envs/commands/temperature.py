@@ -206,27 +206,20 @@ def experiment(data: Data, models: Models, config: Config, *, seed: int = 0) -> 
 
 def search(task: Task, originals: Paths, config: Config, *, key: jax.Array) -> np.ndarray:
     """PPR's edit of each year, the best at λ_path of what is found at each of `SEARCHED`: int32[B, 12]."""
+    import jax
     import numpy as np
 
     from pprjax import recourse
-    from pprjax.reward import total
+    from pprjax.metrics import best_at
 
     num, size = len(SEARCHED), len(originals)
     again = originals[np.tile(np.arange(size), num)]
     pulled = dataclasses.replace(config, lambda_path=np.repeat(np.multiply(SEARCHED, config.lambda_path), size))
     found = recourse(task, again, pulled, key=key, ids=np.tile(np.arange(size), num))
-    scores = found.scores
-    lambdas = dict(lambda_path=config.lambda_path, lambda_policy=config.lambda_policy)
-    rewards = np.asarray(total(scores.goal, scores.path, scores.link, **lambdas))
-    best = best_that_flips(rewards.reshape(num, size).T, np.reshape(scores.goal, (num, size)).T)
+    scores = jax.tree.map(lambda x: np.reshape(x, (num, size)).T, found.scores)
+    lambdas = dict(lambda_path=[config.lambda_path], lambda_policy=[config.lambda_policy])
+    best = best_at(scores, scores.goal > 0.5, **lambdas)[:, 0]
     return task.env.sequences(found.paths[best * size + np.arange(size)])
-
-
-def best_that_flips(rewards: np.ndarray, probs: np.ndarray) -> np.ndarray:
-    """Where each row's largest reward is, of those with a probability above one half, or of all if none has one."""
-    import numpy as np
-
-    return np.argmax(np.where(probs > 0.5, rewards, rewards - np.ptp(rewards) - 1), axis=1)
 
 
 def few_changes(task: Task, data: Data, sequences: Any) -> tuple[Any, int]:
@@ -278,6 +271,7 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
     import polars as pl
 
     from pprjax import recourse
+    from pprjax.metrics import best_at
     from pprjax.reward import total
     from pprjax.scoring import score
     from pprjax_envs.temperature import task
@@ -289,17 +283,18 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
     settings = dataclasses.replace(config, lambda_path=paths, lambda_policy=policies)
     found = recourse(aim, first, settings, key=jax.random.key(seed), ids=np.zeros(len(grid), int))
     scores = score(aim, first, found.paths, costs=config.costs)
-    lambdas = dict(lambda_path=paths[:, None], lambda_policy=policies[:, None])
-    rewards = np.asarray(total(scores.goal, scores.path, scores.link, **lambdas))
-    best = best_that_flips(rewards, np.asarray(scores.goal))
-    columns = {"s_goal": scores.goal, "s_path": scores.path, "s_policy": scores.policy, "link": scores.link}
+    lambdas = dict(lambda_path=paths, lambda_policy=policies)
+    best = best_at(scores, scores.goal > 0.5, **lambdas)
+    shown = jax.tree.map(lambda x: np.asarray(x)[best], scores)
     return pl.DataFrame(
         {
-            "lambda_path": paths,
-            "lambda_policy": policies,
-            "reward": np.take_along_axis(rewards, best[:, None], axis=1)[:, 0],
-            **{name: np.asarray(column)[best] for name, column in columns.items()},
-            "distance": np.asarray(scores.distance)[best],
+            **lambdas,
+            "reward": np.asarray(total(shown.goal, shown.path, shown.link, **lambdas)),
+            "s_goal": shown.goal,
+            "s_path": shown.path,
+            "s_policy": shown.policy,
+            "link": shown.link,
+            "distance": shown.distance,
         }
     )
 

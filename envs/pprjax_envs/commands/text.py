@@ -84,7 +84,7 @@ def main(
         judge: whose sentiment is wanted: vader, textblob, or the folder of a Hugging Face classifier. Another one, that
             the rewritings were not made for, stands beside it.
         towards: the wanted sentiment; default: the opposite of the sentence's own, positive for one that has none.
-        lambdas: λ_path, each of which gives a rewriting; config's is not used.
+        lambdas: λ_path, each of which gives a rewriting; in place of config's.
         max_words: words of a rewriting at most.
         num_offered: of the author's likeliest next words, how many are tried at each step.
         seed: of the models and the training.
@@ -141,18 +141,23 @@ def main(
         for direction in table["towards"].unique(maintain_order=True):
             console.print(_as_rich(table.filter(towards=direction), [a.name for a in authors], own, other))
         console.print(
-            f"Each sentence first as it is, then rewritten. {own.name} was asked for, {other.name} was not; ! where a "
-            "judge does not find the wanted sentiment. d counts edited words. log P says how likely each author is to "
-            "write it.",
-            soft_wrap=True,
+            "Each sentence first as it is, then rewritten: as it reads, and with its edits, -deleted and +inserted. "
+            f"d counts edited words, R is Eq. 5. The judges say 0 where all is negative and 1 where all is positive; "
+            f"{own.name} was asked, {other.name} was not, and ! is where one does not find the wanted sentiment. "
+            "log P says how likely each author is to write it."
         )
     elif done:
         console.print(_summary_table(summarize(table), own, other))
+        console.print(
+            f"{own.name} and {other.name}: where they find the wanted sentiment; only {own.name} was asked. d: edited "
+            "words. s_policy: log P of a word under the author. own voice: likelier under its author than under every "
+            "other."
+        )
     for reason in rejected:
         console.print(f"left out: {reason}", soft_wrap=True, markup=False)
     console.print(
-        f"{done} sentences, {seconds:.0f} s, of which {compiling.seconds:.0f} s compiling: {done / seconds:.2f} "
-        f"sentences/s, each for {len(authors)} authors and {len(lambdas)} λ_path. "
+        f"{done} sentence{'s' * (done != 1)}, {seconds:.0f} s, of which {compiling.seconds:.0f} s compiling: "
+        f"{done / seconds:.2f} sentences/s, each for {len(authors)} authors and {len(lambdas)} λ_path. "
         f"Written to {folder}: recourse.parquet, recourse.jsonl, summary.json.",
         soft_wrap=True,
     )
@@ -170,7 +175,7 @@ def experiment(
     num_offered: int = NUM_OFFERED,
     seed: int = 0,
 ) -> tuple[pl.DataFrame, list[str]]:
-    """Every sentence rewritten as every author would, at every λ_path.
+    """Every sentence rewritten as every author would: at every λ_path, the best there of what is found at any of them.
 
     Args:
         sentences: each with the wanted sentiment; None: the opposite of what `judge` finds.
@@ -189,12 +194,15 @@ def experiment(
     import polars as pl
 
     from pprjax import recourse
+    from pprjax.metrics import best_at
     from pprjax.progress import progress_bar
+    from pprjax.reward import total
     from pprjax_envs import text
 
+    weights: dict[str, Any] = dict(lambda_path=np.asarray(lambdas), lambda_policy=config.lambda_policy)
     settings = dataclasses.replace(config, lambda_path=np.asarray(lambdas, np.float32))
     frames, rejected = [], []
-    with progress_bar("sentences", len(sentences) * len(authors)) as advance:
+    with progress_bar("rewriting", len(sentences) * len(authors) * len(lambdas)) as advance:
         for sentence, wanted in sentences:
             try:
                 towards: Any = wanted or opposite(judge, sentence)
@@ -206,7 +214,7 @@ def experiment(
                 if len(sentences) == 1:
                     raise
                 rejected.append(f"{sentence!r}: {error}")
-                advance(float(len(authors)))
+                advance(float(len(authors) * len(lambdas)))
                 continue
             number = zlib.crc32(sentence.encode())
             for author, task in zip(authors, tasks, strict=True):
@@ -214,7 +222,9 @@ def experiment(
                 ids = np.full(len(lambdas), number, np.uint32)
                 found = recourse(task, originals, settings, key=jax.random.key(seed), ids=ids, progress=False)
                 task.env.check()
-                written = task.env.texts(found.paths)
+                best = best_at(found.scores, np.isin(found.status, ("reached_goal", "unchanged")), **weights)
+                scores = jax.tree.map(lambda x, best=best: np.asarray(x)[best], found.scores)
+                written = task.env.texts(found.paths[best])
                 before = np.array([j([sentence])[0] for j in (judge, other)])
                 after = np.array([j(written) for j in (judge, other)])
                 likely = {a.name: text.log_probs(a, [sentence, *written]) for a in authors}
@@ -226,13 +236,13 @@ def experiment(
                             "author": author.name,
                             "lambda_path": list(lambdas),
                             "recourse": written,
-                            "edits": _edits(sentence, written),
-                            "status": found.status.tolist(),
-                            "reward": found.reward,
-                            "s_goal": found.scores.goal,
-                            "s_path": found.scores.path,
-                            "s_policy": found.scores.policy,
-                            "distance": found.scores.distance,
+                            "edits": edits_between(sentence, written),
+                            "status": found.status[best].tolist(),
+                            "reward": np.asarray(total(scores.goal, scores.path, scores.link, **weights)),
+                            "s_goal": scores.goal,
+                            "s_path": scores.path,
+                            "s_policy": scores.policy,
+                            "distance": scores.distance,
                             "judge_before": before[0],
                             "judge_after": after[0],
                             "flipped": judge.reached(after[0], towards),
@@ -244,7 +254,7 @@ def experiment(
                         }
                     )
                 )
-                advance(1.0)
+                advance(float(len(lambdas)))
     return pl.concat(frames) if frames else pl.DataFrame(), rejected
 
 
@@ -276,6 +286,8 @@ def _check(lambdas: Sequence[float], max_words: int, num_offered: int, config: C
     bad = [x for x in lambdas if not 0 <= x < math.inf]
     if bad or not lambdas:
         raise ValueError(f"lambdas: expected finite numbers of at least 0, got {bad[0] if bad else 'none'}")
+    if config.lambda_path != SETTINGS.lambda_path:
+        raise ValueError(f"lambda_path: expected it among lambdas, got {config.lambda_path}")
     for name, value in {"max_words": max_words, "num_offered": num_offered}.items():
         if value < 1:
             raise ValueError(f"{name}: expected at least 1, got {value}")
@@ -310,7 +322,7 @@ def _author(corpus: Corpus, seed: int, cache: Path | None, console: Any) -> Auth
 
     training = text_transformer.Training()
     done = 0.0
-    with progress_bar(f"training on {corpus.name}", training.steps) as advance:
+    with progress_bar(f"the model of {corpus.name}", training.steps) as advance:
 
         def watch(step: int, perplexity: float) -> None:
             nonlocal done
@@ -348,7 +360,7 @@ def _judges(name: str) -> tuple[Judge, Judge]:
     return (VADER() if name == "vader" else HuggingFaceJudge(name)), TextBlob()
 
 
-def _edits(sentence: str, written: Sequence[str]) -> list[str]:
+def edits_between(sentence: str, written: Sequence[str]) -> list[str]:
     """How the words of each rewriting differ from the sentence's, see `pprjax.alignment`."""
     from pprjax.alignment import alignments
     from pprjax.paths import Paths
@@ -381,25 +393,27 @@ def marked(sentence: Sequence[str], rewritten: Sequence[str], edits: str) -> str
 
 def _as_rich(table: pl.DataFrame, authors: list[str], judge: Judge, other: Judge) -> Any:
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     title = f"Towards {table['towards'][0]}"
     shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("author", "λ_path", "recourse", "d", judge.name, other.name, *(f"log P\n{a}" for a in authors)):
+    for name in ("author", "λ_path", "recourse", "d", "R", judge.name, other.name, *(f"log P\n{a}" for a in authors)):
         words = name == "recourse"
         shown.add_column(name, justify="left" if words or name == "author" else "right", no_wrap=not words)
     for (sentence,), rows in table.group_by("sentence", maintain_order=True):
         shown.add_section()
         first = rows.row(0, named=True)
         likely = [f"{first[f'log_prob_before_{a}']:.1f}" for a in authors]
-        shown.add_row("", "", f"[italic]{sentence}[/]", "", f"{first['judge_before']:.2f}",
+        shown.add_row("", "", f"[italic]{escape(sentence)}[/]", "", "", f"{first['judge_before']:.2f}",
                       f"{first['other_before']:.2f}", *likely)  # fmt: skip
         for row in rows.iter_rows(named=True):
             shown.add_row(
                 row["author"],
                 f"{row['lambda_path']:g}",
-                marked(_words(row["sentence"]), _words(row["recourse"]), row["edits"]),
+                escape(row["recourse"]) + "\n" + marked(_words(row["sentence"]), _words(row["recourse"]), row["edits"]),
                 str(row["distance"]),
+                f"{row['reward']:.2f}",
                 f"{row['judge_after']:.2f}" + " !" * (not row["flipped"]),
                 f"{row['other_after']:.2f}" + " !" * (not row["other_flipped"]),
                 *(f"{row[f'log_prob_{a}']:.1f}" for a in authors),
