@@ -208,18 +208,31 @@ def logs(line: Line) -> list[Row]:
 
 
 def text(line: Line) -> list[Row]:
-    of = f"rewritings of {line['sentences']} sentences by two authors"
-    rows = [
-        (f"{of}: VADER, which was asked, finds the wanted sentiment", percent(line["flipped"]), "", ""),
-        (f"{of}: TextBlob, which was not", percent(line["other_flipped"]), "", ""),
-        (f"{of}: likelier under their own author", percent(line["own_voice"]), "", ""),
-    ]
+    rows = []
+    for name, weight in (("summary", line["lambda_policy"]), ("heavier", line["heavier_lambda_policy"])):
+        cases = line[name]
+        of = f"rewritings of {line['sentences']} sentences by two authors, λ_policy {weight:g}"
+        for share, what in (
+            ("flipped", "VADER, which was asked, finds the wanted sentiment"),
+            ("other_flipped", "TextBlob, which was not"),
+            ("own", "likelier under their own author"),
+        ):
+            rows.append((f"{of}: {what}", percent(sum(case[share] for case in cases) / len(cases)), "", ""))
+        for case in cases:
+            what = f"the same, {case['author']}, λ_path {case['lambda_path']:g}: words edited; TextBlob; own author"
+            figures = f"{case['distance']:.1f}; {percent(case['other_flipped'])}; {percent(case['own'])}"
+            rows.append((what, figures, "", ""))
+    of = f"of {line['sentences_compared']} of them, λ_policy {line['lambda_policy']:g}"
     for search, words in (("samples", "the best of as many samples"), ("beam", "a beam search's")):
         rows.append((f"{of}: R at least {words}, equal calls", percent(line[f"at_least_{search}"]), "", ""))
     for case in line["compared"]:
         short = f"beams better by {case['shortfall_beam']:.3g} of {case['beam']:.3g} on average"
         what = f"the same, {case['author']}, λ_path {case['lambda_path']:g}"
         rows.append((what, percent(case["at_least_beam"]), short, ""))
+        voice = f"{what}: words edited; likelier under their own author"
+        figures = f"{case['distance']:.1f}; {percent(case['own'])}"
+        beside = f"{case['beam_distance']:.1f}; {percent(case['beam_own'])}"
+        rows.append((voice, figures, f"{beside}, beams", ""))
     return rows
 
 

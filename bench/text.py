@@ -2,10 +2,11 @@
 
 python bench/text.py --corpus asv fairytales=FILE [--sentences tests/sentences.json] [--compared 10] [--gguf FILE]
 
-First every sentence is rewritten by both authors at both λ_path, and what comes of it is reported: how often each judge
-finds the wanted sentiment, how far the rewritings are, whether they are likelier under their own author, and how likely
-an independent model (--gguf) finds them beside the originals. Then, for the first few sentences of either sentiment,
-PPR's R stands beside two searches that call the language model as often: the best of N samples, and a beam search.
+First every sentence is rewritten by both authors at both λ_path, at the command's λ_policy and at a heavier one, and
+what comes of it is reported: how often each judge finds the wanted sentiment, how far the rewritings are, whether they
+are likelier under their own author, and how likely an independent model (--gguf) finds them beside the originals. Then,
+for the first few sentences of either sentiment and at the command's λ_policy, PPR's R stands beside two searches that
+call the language model as often: the best of N samples, and a beam search.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 import polars as pl
 import tyro
 from pprjax_envs import text, text_corpus, text_transformer
-from pprjax_envs.commands.text import LAMBDAS, MAX_WORDS, SETTINGS, experiment, summarize
+from pprjax_envs.commands.text import LAMBDAS, MAX_WORDS, SETTINGS, edits_between, experiment, summarize
 from pprjax_envs.text_judges import VADER, TextBlob
 from report import finish, table
 
@@ -33,6 +34,9 @@ from pprjax.rollout import Behaviour, rollout, trace
 
 TOLERANCE = 1e-4
 """Of R: below it two rewritings are equally good."""
+
+HEAVIER = 0.5
+"""λ_policy with which the author's voice outweighs a sentence that is far from it."""
 
 JUDGED = (0.0, 1.0)
 """What a beam adds to a prefix's reward for how much of the wanted sentiment the judge finds in it. Both are run, each
@@ -55,11 +59,15 @@ def main(
     seconds = time.perf_counter() - begin
     summary = summarize(found)
     table(f"{len(wanted)} sentences; {len(wanted) / seconds:.2f} a second", summary.to_dicts())
+    heavier = summarize(
+        experiment(authors, wanted, SETTINGS.replace(lambda_policy=HEAVIER), judge=judge, other=other)[0]
+    )
+    table(f"the same with λ_policy = {HEAVIER:g}", heavier.to_dicts())
 
     calls = (SETTINGS.iterations + 1) * SETTINGS.num_paths * (MAX_WORDS + 1)
     half = wanted[:compared] + wanted[len(by_direction["negative"]) :][:compared]
     rows = [
-        compare(author, sentence, towards, found, lambda_path, calls)
+        compare(authors, author, sentence, towards, found, lambda_path, calls)
         for sentence, towards in half
         for author in authors
         for lambda_path in LAMBDAS
@@ -73,6 +81,10 @@ def main(
         shortfall_beam=(pl.col("beam") - pl.col("ppr")).clip(0).mean(),
         different=pl.col("text").n_unique() / pl.len(),
         beam_different=pl.col("beam_text").n_unique() / pl.len(),
+        distance=pl.col("distance").mean(),
+        beam_distance=pl.col("beam_distance").mean(),
+        own=pl.col("own").mean(),
+        beam_own=pl.col("beam_own").mean(),
         samples_s=pl.col("samples_s").median(),
         beam_s=pl.col("beam_s").median(),
     )
@@ -84,11 +96,12 @@ def main(
             "sentences": len(wanted),
             "sentences_per_second": len(wanted) / seconds,
             "rejected": rejected,
+            "lambda_policy": SETTINGS.lambda_policy,
             "summary": summary.to_dicts(),
-            "flipped": float(found["flipped"].mean()),
-            "other_flipped": float(found["other_flipped"].mean()),
-            "own_voice": float(summary["own"].mean()),
+            "heavier_lambda_policy": HEAVIER,
+            "heavier": heavier.to_dicts(),
             "language_model_steps": calls,
+            "sentences_compared": len(half),
             "compared": shares.to_dicts(),
             "beam_texts": beside.group_by("author", "lambda_path", maintain_order=True)
             .agg(pl.col("beam_text").mode().sort().first())
@@ -101,9 +114,10 @@ def main(
 
 
 def compare(
-    author: Any, sentence: str, towards: Any, found: pl.DataFrame, lambda_path: float, calls: int
+    authors: list[Any], author: Any, sentence: str, towards: Any, found: pl.DataFrame, lambda_path: float, calls: int
 ) -> dict[str, Any]:
-    """R of the best rewriting by PPR, by samples and by beams; -inf where none has the wanted sentiment."""
+    """R of the best rewriting by PPR, by samples and by beams, -inf where none has the wanted sentiment; and how far
+    PPR's and the beams' are, and whether they are likelier under their own author."""
     task = text.task(author, sentence, towards=towards, max_words=MAX_WORDS)
     config = SETTINGS.replace(lambda_path=lambda_path)
     own = found.filter(sentence=sentence, author=author.name, lambda_path=lambda_path)
@@ -114,16 +128,25 @@ def compare(
     beam, tokens = max(
         (beam_search(task, config, calls // len(JUDGED), weight) for weight in JUDGED), key=lambda found: found[0]
     )
+    beam_s = time.perf_counter() - middle
+    texts = own["recourse"][0], task.env.texts(Paths.from_lists([[task.env.num_tokens, *tokens]]))[0]
+    likely = {a.name: text.log_probs(a, texts) for a in authors}
+    voice = likely[author.name] >= np.max(list(likely.values()), axis=0)
+    distance = [sum(edit != "=" for edit in edits) for edits in edits_between(sentence, texts)]
     return {
         "author": author.name,
         "lambda_path": lambda_path,
         "ppr": row["reward"][0] if len(row) else -np.inf,
         "samples": samples,
         "beam": beam,
-        "text": own["recourse"][0],
-        "beam_text": task.env.texts(Paths.from_lists([[task.env.num_tokens, *tokens]]))[0],
+        "text": texts[0],
+        "beam_text": texts[1],
+        "distance": distance[0],
+        "beam_distance": distance[1],
+        "own": voice[0],
+        "beam_own": voice[1],
         "samples_s": middle - begin,
-        "beam_s": time.perf_counter() - middle,
+        "beam_s": beam_s,
     }
 
 

@@ -75,8 +75,9 @@ class Config:
     mixed_lanes: bool = _static(True)
     """Some paths follow Q and then P_A, τ₀ and then Q, the best path so far and then Q; else all are ε-greedy on Q."""
     edited_lanes: bool = _static(False)
-    """With mixed_lanes, some follow τ₀ or the best path so far with an edit or two: for worlds where any symbol may
-    follow any other. In a grid world, where an edit moves all that is behind it, they add nothing."""
+    """With mixed_lanes, some follow τ₀ with one edit, tried in turn, or the best path so far with an edit or two: for
+    worlds where any symbol may follow any other. In a grid world, where an edit moves all that is behind it, they add
+    nothing."""
     mixed_replay: bool = _static(True)
     """Half of the replayed tuples come from random paths; else all come from the k best of each iteration."""
 

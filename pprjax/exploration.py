@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.config import Config
 from pprjax.paths import PAD
@@ -16,6 +16,12 @@ HASH_ROWS = 1 << 14
 
 UNTRIED = 1e9
 """The bonus of an action that was never tried: above every other."""
+
+DELETIONS = 1 / 16
+"""The share of deletions where edits are tried in turn: a step has one, and as many replacements as actions."""
+
+R2 = 3242174889, 2447445414
+"""1/ρ and 1/ρ² of 2³², ρ the plastic number: n times each, modulo 2³², spread evenly over the square (Roberts 2018)."""
 
 OPEN = PAD - 1
 """Among the steps of an edited path: one that is to be explored."""
@@ -64,17 +70,20 @@ def behaviours(
     original: Int[Array, " T"],
     best: Int[Array, " T"],
     eps: Float[Array, ""] | float,
+    iteration: Int[Array, ""] | int,
 ) -> Behaviour:
     """How the b lanes of an iteration act: Behaviour with a leading axis of b.
 
     With mixed_lanes a quarter follow Q up to a random cut and then sample P_A, an eighth follow τ₀ and an eighth the
-    best path so far up to a random cut and then Q; all others are ε-greedy on Q + bonus. With edited_lanes, of these an
-    eighth of b follow τ₀ instead and a quarter the best path so far with one random edit, or two: see `edited`.
+    best path so far up to a random cut and then Q; all others are ε-greedy on Q + bonus. With edited_lanes, of these a
+    quarter of b follow τ₀ instead with one edit, which they try in turn (`nth_edit`), and an eighth the best path so
+    far with one random edit, or two (`edited`).
 
     Args:
         original: the steps of τ₀, see `Task.steps_of`, PAD behind its end.
         best: those of the best path so far.
         eps: ε of this iteration.
+        iteration: its number.
     """
     b, horizon = config.num_paths, best.shape[0]
     uniform = jax.random.uniform(key, (b, horizon + 1))
@@ -98,15 +107,18 @@ def behaviours(
     if not config.edited_lanes:
         return lanes
     key_edits, key_policy = jax.random.split(jax.random.fold_in(key, 1))
-    source = jnp.where((kind == 4)[:, None], original, best)
-    forced = jax.vmap(edited)(source, jax.random.split(key_edits, b))
+    in_turn, chosen = (kind >= 4) & (kind < 6), (kind >= 4) & (kind < 7)
+    nth = iteration * jnp.sum(in_turn) + jnp.cumsum(in_turn) - 1
+    near, which = jax.vmap(nth_edit, (None, 0))(original, nth)
+    far = jax.vmap(edited, (None, 0))(best, jax.random.split(key_edits, b))
+    forced = jnp.where(in_turn[:, None], near, far)
+    as_agent = jax.random.bernoulli(key_policy, shape=(b,)) & ~in_turn
     edits = Behaviour(
         forced=jnp.where(forced == OPEN, PAD, forced),
         explore=forced == OPEN,
-        from_policy=jax.random.bernoulli(key_policy, shape=(b,)) | (config.epsilon_from == "policy"),
-        uniform=uniform,
+        from_policy=as_agent | (config.epsilon_from == "policy"),
+        uniform=jnp.where(in_turn[:, None], which[:, None], uniform),
     )
-    chosen = (kind >= 4) & (kind < 7)
     return jax.tree.map(lambda new, old: jnp.where(chosen.reshape(b, *[1] * (old.ndim - 1)), new, old), edits, lanes)
 
 
@@ -120,10 +132,27 @@ def edited(steps: Int[Array, " T"], key: jax.Array) -> Int[Array, " T"]:
     return jnp.where(jax.random.bernoulli(keys[1]), _edit(once, keys[2]), once)
 
 
+def nth_edit(steps: Int[Array, " T"], n: Int[Array, ""]) -> tuple[Int[Array, " T"], Float[Array, ""]]:
+    """The n-th of an endless row of single edits, and which action stands in the place that it opens, in [0, 1).
+
+    Few come twice before most have come once: places, kinds and actions follow a sequence of low discrepancy, `R2`.
+    """
+    where, action = ((n.astype(jnp.uint32) * jnp.uint32(step) >> 8).astype(jnp.float32) / 2**24 for step in R2)
+    deletes = where < DELETIONS
+    place = jnp.where(deletes, where / DELETIONS, (where - DELETIONS) / (1 - DELETIONS))
+    twice = jnp.floor(place * 2 * jnp.sum(steps != PAD)).astype(jnp.int32)
+    return _apply(steps, twice // 2, (twice % 2 == 0) & ~deletes, deletes), action
+
+
 def _edit(steps: Int[Array, " T"], key: jax.Array) -> Int[Array, " T"]:
     place, kind = jax.random.uniform(key, (2,))
     at = jnp.floor(place * jnp.sum(steps != PAD)).astype(jnp.int32)
-    inserts, deletes = kind < 1 / 3, kind >= 2 / 3
+    return _apply(steps, at, kind < 1 / 3, kind >= 2 / 3)
+
+
+def _apply(
+    steps: Int[Array, " T"], at: Int[Array, ""], inserts: Bool[Array, ""], deletes: Bool[Array, ""]
+) -> Int[Array, " T"]:
     t = jnp.arange(steps.shape[0])
     source = t - (inserts & (t > at)) + (deletes & (t >= at))
     moved = jnp.append(steps, PAD)[source]

@@ -145,7 +145,7 @@ def explore(
     """The b paths of an iteration; a leading axis of b."""
     key_lanes, key_paths = jax.random.split(key)
     eps = exploration.epsilon(config, iteration)
-    behaviour = exploration.behaviours(config, key_lanes, *_known(task, original, state), eps)
+    behaviour = exploration.behaviours(config, key_lanes, *_known(task, original, state), eps, iteration)
     bonus = exploration.bonus(state.counts, config.c_e)
     return sample_paths(task, original, config, state, behaviour, key_paths, bonus)
 
@@ -329,7 +329,8 @@ def harvest(
 ) -> tuple[Trajectory, Trajectory]:
     """The greedy path of the trained Q, and with it b more paths as a further iteration would sample them."""
     key_lanes, key_paths = jax.random.split(key)
-    behaviour = exploration.behaviours(config, key_lanes, *_known(task, original, state), config.epsilon_end)
+    known = _known(task, original, state)
+    behaviour = exploration.behaviours(config, key_lanes, *known, config.epsilon_end, config.iterations)
     greedy = Behaviour(
         forced=jnp.full(task.horizon, PAD, jnp.int32),
         explore=jnp.zeros(task.horizon, bool),

@@ -40,12 +40,12 @@ HABIT, NEAR_ORIGINAL, NEAR_BEST, GREEDY = slice(0, 16), slice(16, 24), slice(24,
 
 
 @partial(jax.jit, static_argnums=0)
-def draw(config, seed, eps):
-    return exploration.behaviours(config, jax.random.key(seed), ORIGINAL.actions, BEST, eps)
+def draw(config, seed, eps, iteration):
+    return exploration.behaviours(config, jax.random.key(seed), ORIGINAL.actions, BEST, eps, iteration)
 
 
-def lanes_of(seed=0, eps=0.25, **changes):
-    return jax.tree.map(np.asarray, draw(Config(num_paths=B, **changes), seed, eps))
+def lanes_of(seed=0, eps=0.25, iteration=0, **changes):
+    return jax.tree.map(np.asarray, draw(Config(num_paths=B, **changes), seed, eps, iteration))
 
 
 def test_epsilon_falls_linearly_over_the_first_half():
@@ -173,13 +173,15 @@ def padded(path):
     return tuple([*path, *[PAD] * T][:T])
 
 
-@pytest.mark.parametrize("part, known", [(slice(32, 40), ORIGINAL.actions), (slice(40, 56), BEST)])
-def test_edited_lanes_follow_a_known_path_with_an_edit_or_two(part, known):
-    path = [int(a) for a in known if a != PAD]
+IN_TURN, EDITED = slice(32, 48), slice(48, 56)
+
+
+def test_edited_lanes_follow_the_best_path_with_an_edit_or_two():
+    part, path = EDITED, [int(a) for a in BEST if a != PAD]
     once = [padded(edit) for edit in edits_of(path)]
     twice = [padded(edit) for first in edits_of(path) for edit in edits_of(first)]
     seen = collections.Counter()
-    for seed in range(150):
+    for seed in range(300):
         lanes = lanes_of(seed, edited_lanes=True)
         marked = np.where(lanes.explore[part], OPEN, lanes.forced[part])
         assert (lanes.forced[part][lanes.explore[part]] == PAD).all()
@@ -197,13 +199,38 @@ def test_edited_lanes_follow_a_known_path_with_an_edit_or_two(part, known):
     assert scipy.stats.chisquare(observed, expected).pvalue > 1e-3
 
 
+def test_edited_lanes_try_the_edits_of_the_original_in_turn():
+    path, num_actions = [int(a) for a in ORIGINAL.actions if a != PAD], 20
+    seen, deleted = collections.Counter(), []
+    for iteration in range(10):
+        lanes = lanes_of(iteration, iteration=iteration, edited_lanes=True)
+        marked = np.where(lanes.explore[IN_TURN], OPEN, lanes.forced[IN_TURN])
+        assert (lanes.explore[IN_TURN].sum(1) <= 1).all()
+        for edit, which in zip(map(tuple, marked.tolist()), lanes.uniform[IN_TURN][:, 0], strict=True):
+            if OPEN in edit:
+                seen[edit, int(which * num_actions)] += 1
+            else:
+                deleted.append(edit)
+        assert not lanes.from_policy[IN_TURN].any()
+    once = [padded(edit) for edit in edits_of(path)]
+    assert set(deleted) == {edit for edit in once if OPEN not in edit}
+    wanted = {(edit, action) for edit in once if OPEN in edit for action in range(num_actions)}
+    assert set(seen) <= wanted
+    tries = sum(seen.values())
+    assert tries == pytest.approx(160 * 15 / 16, abs=2)
+    drawn = len(wanted) * (1 - (1 - 1 / len(wanted)) ** tries)  # different ones among as many drawn at random
+    assert len(seen) > 1.2 * drawn
+    far = lanes_of(iteration=10**6, edited_lanes=True)  # the sequence does not end
+    assert len(np.unique(far.uniform[IN_TURN][:, 0])) == 16
+
+
 def test_edited_lanes_leave_the_others_as_they_are():
     plain, edits = lanes_of(), lanes_of(edited_lanes=True)
     others = np.r_[0:32, 56:64]
     for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(edits), strict=True):
         assert (one[others] == other[others]).all()
-    share = np.mean([lanes_of(seed, edited_lanes=True).from_policy[32:56].mean() for seed in range(40)])
-    assert abs(share - 0.5) < 4 * 0.5 / np.sqrt(40 * 24)  # half explore as the agent would, half evenly
+    share = np.mean([lanes_of(seed, edited_lanes=True).from_policy[EDITED].mean() for seed in range(100)])
+    assert abs(share - 0.5) < 4 * 0.5 / np.sqrt(100 * 8)  # half explore as the agent would, half evenly
 
 
 def test_epsilon_from_policy_concerns_all_lanes():
@@ -217,7 +244,7 @@ def test_exploring_actions_have_the_frequencies_of_their_source(source):
 
     @jax.jit
     def sample(key):
-        lanes = exploration.behaviours(config, key, ORIGINAL.actions, BEST, 1.0)
+        lanes = exploration.behaviours(config, key, ORIGINAL.actions, BEST, 1.0, 0)
         return jax.vmap(lambda lane: rollout(TASK, ORIGINAL, lane, config, key).actions)(lanes)
 
     actions = np.asarray(sample(jax.random.key(3)))
