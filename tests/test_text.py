@@ -1,5 +1,6 @@
 """Text as a world: corpora, the transformer and its cache, the rules, and recourse against brute force."""
 
+import dataclasses
 import itertools
 import re
 from pathlib import Path
@@ -376,12 +377,14 @@ def test_training_stops_when_held_out_sentences_get_no_likelier(tmp_path):
     assert seen[-2][1] == min(p for _, p in seen)
 
 
+QUICK = CONFIG.replace(iterations=20, lambda_policy=0.5)
+
+
 def test_every_sentence_is_rewritten_by_every_author_at_every_lambda(author):
     sentences = [("a b c", "positive"), ("h a", None), ("a. b.", None), ("c " * 11, None)]
-    config = command.SETTINGS.replace(iterations=4, num_paths=16, num_best=4)
     letters = Likes()
     table, rejected = command.experiment(
-        [author], sentences, config, (10.0, 0.1), judge=letters, other=letters, num_offered=4
+        [author], sentences, QUICK, (10.0, 0.1), judge=letters, other=letters, num_offered=8
     )
     assert table["sentence"].to_list() == ["a b c"] * 2 + ["h a"] * 2
     assert table["towards"].to_list() == ["positive"] * 4  # h a is negative
@@ -390,20 +393,35 @@ def test_every_sentence_is_rewritten_by_every_author_at_every_lambda(author):
         f"sentence: expected 1 to 10 words, got 11 in {'c ' * 11!r}",
     ]
     alone, _ = command.experiment(
-        [author], sentences[1:2], config, (10.0, 0.1), judge=letters, other=letters, num_offered=4
+        [author], sentences[1:2], QUICK, (10.0, 0.1), judge=letters, other=letters, num_offered=8
     )
     assert table[2:].equals(alone)  # whatever stands beside it
     own = transformer.sentence_log_probs(author, [r.split() for r in table["recourse"]])
     np.testing.assert_allclose(table["log_prob_language"], own, rtol=1e-5)
 
 
+def test_a_rewriting_is_the_best_at_its_lambda_whichever_search_found_it(author, monkeypatch):
+    def swapped(*args, **options):
+        found = recourse(*args, **options)
+        status, scores = found.status[::-1], jax.tree.map(lambda x: x[::-1], found.scores)
+        return dataclasses.replace(found, paths=found.paths[[1, 0]], status=status, scores=scores)
+
+    letters, recourse = Likes(), pprjax.recourse
+    options: dict = dict(judge=letters, other=letters, num_offered=8)
+    tables = [command.experiment([author], [("a c e g", "positive")], QUICK, (20.0, 0.1), **options)[0]]
+    monkeypatch.setattr(pprjax, "recourse", swapped)
+    tables.append(command.experiment([author], [("a c e g", "positive")], QUICK, (20.0, 0.1), **options)[0])
+    assert tables[0]["recourse"].n_unique() == 2
+    assert tables[0].equals(tables[1])
+
+
 def test_settings_that_should_give_different_texts_do_and_each_serves_its_own_best(tmp_path):
     mirrored = text_corpus.Corpus("mirrored", tuple(sentence[::-1] for sentence in LANGUAGE.sentences))
     training = SMALL.replace(steps=60)
     authors = [transformer.trained(corpus, training, SHAPE, folder=tmp_path)[0] for corpus in (LANGUAGE, mirrored)]
-    letters, config = Likes(), command.SETTINGS.replace(iterations=20, lambda_policy=0.5)
+    letters = Likes()
     sentences = [("a c e g", "positive"), ("b d f", "negative")]
-    table, _ = command.experiment(authors, sentences, config, (20.0, 0.1), judge=letters, other=letters, num_offered=8)
+    table, _ = command.experiment(authors, sentences, QUICK, (20.0, 0.1), judge=letters, other=letters, num_offered=8)
     assert table["flipped"].all()
     for _, rows in table.group_by("sentence"):
         assert rows["recourse"].n_unique() == 4

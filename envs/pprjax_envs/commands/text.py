@@ -50,7 +50,8 @@ SETTINGS = Config(
 )
 """A quarter of the paths sample from P_A as it is, so that the others may explore evenly: what flips a sentence is
 often a word that its author finds unlikely there. λ_policy weighs the author's voice against the sentence: with 0.1 the
-optimum at λ_path = 10 changes one word, whoever writes; with 0.5 most of what the Bible would not say is written anew."""
+optimum at λ_path = 10 changes one word, whoever writes; with 0.5 much of what its author would not say is written anew.
+"""
 
 
 def main(
