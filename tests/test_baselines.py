@@ -297,6 +297,11 @@ class TestActionChanges:
             assert left >= 0
             assert total == pytest.approx(result.reward[0, k], abs=1e-5)
 
+    def test_refuses_no_samples_where_none_are_drawn_either(self):
+        task = gridworld.task()
+        with pytest.raises(WRONG, match="num_samples: expected at least 1"):
+            action_changes(task, gridworld.bad_paths(task.env, 1), max_changes=1, num_samples=0)
+
     def test_traces_missing_actions(self):
         task = gridworld.task()
         originals = gridworld.bad_paths(task.env, 4)
