@@ -222,11 +222,16 @@ def text(line: Line) -> list[Row]:
             what = f"the same, {case['author']}, λ_path {case['lambda_path']:g}: words edited; TextBlob; own author"
             figures = f"{case['distance']:.1f}; {percent(case['other_flipped'])}; {percent(case['own'])}"
             rows.append((what, figures, "", ""))
+        if name == "summary" and line["perplexity"] is not None:
+            perplexity = dict(line["perplexity"])
+            originals = f"{perplexity.pop('originals'):,.0f}, the originals"
+            for case, value in perplexity.items():
+                rows.append((f"the same, {case}: median perplexity under SmolLM2-135M", f"{value:,.0f}", originals, ""))
     of = f"of {line['sentences_compared']} of them, λ_policy {line['lambda_policy']:g}"
     for search, words in (("samples", "the best of as many samples"), ("beam", "a beam search's")):
         rows.append((f"{of}: R at least {words}, equal calls", percent(line[f"at_least_{search}"]), "", ""))
     for case in line["compared"]:
-        short = f"beams better by {case['shortfall_beam']:.3g} of {case['beam']:.3g} on average"
+        short = f"beams better by {round(case['shortfall_beam'], 4):.3g} of {case['beam']:.3g} on average"
         what = f"the same, {case['author']}, λ_path {case['lambda_path']:g}"
         rows.append((what, percent(case["at_least_beam"]), short, ""))
         voice = f"{what}: words edited; likelier under their own author"
