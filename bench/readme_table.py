@@ -6,6 +6,7 @@ Reads the JSON lines that the benchmarks print and puts tables between the marke
 
 from __future__ import annotations
 
+import collections
 import json
 import sys
 from pathlib import Path
@@ -44,6 +45,8 @@ def tables(lines: list[Line]) -> str:
         text += markdown(("measured", "pprjax", "beside it", "times better"), rows)
         if "ablation" in latest:
             text += ablation(latest["ablation"])
+        if "text" in latest:
+            text += voices(latest["text"])
     if all(line["machine"].get("platform", "cpu") == "cpu" for line in lines):
         text.append("No figures have been measured on a GPU yet; `bench/gpu.sh FILE.jsonl` measures them.\n")
     return "\n" + "\n".join(text) + "\n"
@@ -208,37 +211,11 @@ def logs(line: Line) -> list[Row]:
 
 
 def text(line: Line) -> list[Row]:
-    rows = []
-    for name, weight in (("summary", line["lambda_policy"]), ("heavier", line["heavier_lambda_policy"])):
-        cases = line[name]
-        of = f"rewritings of {line['sentences']} sentences by two authors, λ_policy {weight:g}"
-        for share, what in (
-            ("flipped", "VADER, which was asked, finds the wanted sentiment"),
-            ("other_flipped", "TextBlob, which was not"),
-            ("own", "likelier under their own author"),
-        ):
-            rows.append((f"{of}: {what}", percent(sum(case[share] for case in cases) / len(cases)), "", ""))
-        for case in cases:
-            what = f"the same, {case['author']}, λ_path {case['lambda_path']:g}: words edited; TextBlob; own author"
-            figures = f"{case['distance']:.1f}; {percent(case['other_flipped'])}; {percent(case['own'])}"
-            rows.append((what, figures, "", ""))
-        if name == "summary" and line["perplexity"] is not None:
-            perplexity = dict(line["perplexity"])
-            originals = f"{perplexity.pop('originals'):,.0f}, the originals"
-            for case, value in perplexity.items():
-                rows.append((f"the same, {case}: median perplexity under SmolLM2-135M", f"{value:,.0f}", originals, ""))
-    of = f"of {line['sentences_compared']} of them, λ_policy {line['lambda_policy']:g}"
-    for search, words in (("samples", "the best of as many samples"), ("beam", "a beam search's")):
-        rows.append((f"{of}: R at least {words}, equal calls", percent(line[f"at_least_{search}"]), "", ""))
-    for case in line["compared"]:
-        short = f"beams better by {round(case['shortfall_beam'], 4):.3g} of {case['beam']:.3g} on average"
-        what = f"the same, {case['author']}, λ_path {case['lambda_path']:g}"
-        rows.append((what, percent(case["at_least_beam"]), short, ""))
-        voice = f"{what}: words edited; likelier under their own author"
-        figures = f"{case['distance']:.1f}; {percent(case['own'])}"
-        beside = f"{case['beam_distance']:.1f}; {percent(case['beam_own'])}"
-        rows.append((voice, figures, f"{beside}, beams", ""))
-    return rows
+    of = f"{line['sentences_compared']} sentences rewritten by two authors at two λ_path"
+    return [
+        (f"{of}: R at least {words}, equal calls", percent(line[f"at_least_{search}"]), "", "")
+        for search, words in (("samples", "the best of as many samples"), ("beam", "a beam search's"))
+    ]
 
 
 def amortized(line: Line) -> list[Row]:
@@ -290,6 +267,51 @@ def ablation(line: Line) -> list[str]:
         f"{seconds(line['seconds_one_at_a_time'])}, {ratio(line['ratio_side_by_side'])} times as long as side by "
         "side.\n",
         *markdown(("", *(f"λ {c}" for c in cells), "an original"), rows),
+    ]
+
+
+def voices(line: Line) -> list[str]:
+    """What comes of rewriting sentences: two tables of their own."""
+
+    def case(row: Line) -> tuple[str, str]:
+        return row["author"], f"{row['lambda_path']:g}"
+
+    known = collections.defaultdict(lambda: "not measured")
+    known |= {name: f"{value:,.0f}" for name, value in (line["perplexity"] or {}).items()}
+    outcomes = []
+    for name, weight in (("summary", "lambda_policy"), ("heavier", "heavier_lambda_policy")):
+        for row in line[name]:
+            author, lambda_path = case(row)
+            shares = [percent(row[share]) for share in ("flipped", "other_flipped", "own")]
+            fluency = known[f"{author}, λ_path {lambda_path}"] if name == "summary" else ""
+            outcomes.append((f"{line[weight]:g}", author, lambda_path, f"{row['distance']:.1f}", *shares, fluency))
+    beside = []
+    for row in line["compared"]:
+        edited = f"{row['distance']:.1f}, {row['beam_distance']:.1f}"
+        own = f"{percent(row['own'])}, {percent(row['beam_own'])}"
+        rewards = [f"{row[search]:.3g}" for search in ("ppr", "samples", "beam")]
+        shares = [percent(row[f"at_least_{search}"]) for search in ("samples", "beam")]
+        beside.append((*case(row), *rewards, *shares, edited, own))
+    shares = [
+        f"{percent(sum(row['own'] for row in line[name]) / len(line[name]))} at {line[weight]:g}"
+        for name, weight in (("summary", "lambda_policy"), ("heavier", "heavier_lambda_policy"))
+    ]
+    return [
+        f"{line['sentences']} sentences rewritten: the words edited; how many have the wanted sentiment for VADER, "
+        "which was asked, and TextBlob, which was not; how many are likelier under their own author's model than under "
+        f"the other's ({', '.join(shares)}); and their median perplexity under SmolLM2-135M, {known['originals']} for "
+        "the originals.\n",
+        *markdown(
+            ("λ_policy", "author", "λ_path", "edited", "VADER", "TextBlob", "own author", "perplexity"), outcomes
+        ),
+        f"{line['sentences_compared']} of them at λ_policy {line['lambda_policy']:g}, beside the best of samples from "
+        "the author's model and a beam search, each with as many steps of it: R on average, how often PPR's is at "
+        "least theirs, and, of PPR's rewritings and the beam's, the words edited and how many are likelier under their "
+        "own author.\n",
+        *markdown(
+            ("author", "λ_path", "R", "samples'", "beam's", "≥ samples'", "≥ beam's", "edited, beam's", "own, beam's"),
+            beside,
+        ),
     ]
 
 

@@ -456,7 +456,11 @@ def test_edits_are_marked():
         ("c", {"input": "sentences.txt"}, "input: expected a sentence or a file, got both"),
         (None, {"input": Path("nowhere.txt")}, r"input: can't read nowhere.txt \(No such file"),
         ("c", {"lambdas": (1.0, float("nan"))}, "lambdas: expected finite numbers of at least 0, got nan"),
-        ("c", {"config": command.SETTINGS.replace(lambda_path=3.0)}, "lambda_path: expected it among lambdas, got 3.0"),
+        (
+            "c",
+            {"config": command.SETTINGS.replace(lambda_path=3.0)},
+            r"lambda_path: expected it as one of lambdas \(--lambdas 3\), got both",
+        ),
         ("c", {"lambdas": ()}, "lambdas: expected finite numbers of at least 0, got none"),
         ("c", {"num_offered": 0}, "num_offered: expected at least 1, got 0"),
         ("c", {"max_words": 0}, "max_words: expected at least 1, got 0"),

@@ -143,9 +143,10 @@ def main(
             console.print(_as_rich(table.filter(towards=direction), [a.name for a in authors], own, other))
         console.print(
             "Each sentence first as it is, then rewritten: as it reads, and with its edits, -deleted and +inserted. "
-            f"d counts edited words, R is Eq. 5. The judges say 0 where all is negative and 1 where all is positive; "
-            f"{own.name} was asked, {other.name} was not, and ! is where one does not find the wanted sentiment. "
-            "log P says how likely each author is to write it."
+            "d counts edited words, of which a comma is one; R is Eq. 5. The judges say 0 where all is negative, 0.5 "
+            f"where all is neutral and 1 where all is positive; {own.name} was asked, {other.name} was not, and ! is "
+            "where one does not find the wanted sentiment. log P says how likely each author is to write the whole "
+            "sentence."
         )
     elif done:
         console.print(_summary_table(summarize(table), own, other))
@@ -288,7 +289,7 @@ def _check(lambdas: Sequence[float], max_words: int, num_offered: int, config: C
     if bad or not lambdas:
         raise ValueError(f"lambdas: expected finite numbers of at least 0, got {bad[0] if bad else 'none'}")
     if config.lambda_path != SETTINGS.lambda_path:
-        raise ValueError(f"lambda_path: expected it among lambdas, got {config.lambda_path}")
+        raise ValueError(f"lambda_path: expected it as one of lambdas (--lambdas {config.lambda_path:g}), got both")
     for name, value in {"max_words": max_words, "num_offered": num_offered}.items():
         if value < 1:
             raise ValueError(f"{name}: expected at least 1, got {value}")
