@@ -279,12 +279,13 @@ def voices(line: Line) -> list[str]:
     known = collections.defaultdict(lambda: "not measured")
     known |= {name: f"{value:,.0f}" for name, value in (line["perplexity"] or {}).items()}
     outcomes = []
-    for name, weight in (("summary", "lambda_policy"), ("heavier", "heavier_lambda_policy")):
+    weights = {"summary": line["lambda_policy"], "heavier": line["heavier_lambda_policy"]}
+    for name, weight in weights.items():
         for row in line[name]:
             author, lambda_path = case(row)
             shares = [percent(row[share]) for share in ("flipped", "other_flipped", "own")]
             fluency = known[f"{author}, λ_path {lambda_path}"] if name == "summary" else ""
-            outcomes.append((f"{line[weight]:g}", author, lambda_path, f"{row['distance']:.1f}", *shares, fluency))
+            outcomes.append((f"{weight:g}", author, lambda_path, f"{row['distance']:.1f}", *shares, fluency))
     beside = []
     for row in line["compared"]:
         edited = f"{row['distance']:.1f}, {row['beam_distance']:.1f}"
@@ -293,8 +294,8 @@ def voices(line: Line) -> list[str]:
         shares = [percent(row[f"at_least_{search}"]) for search in ("samples", "beam")]
         beside.append((*case(row), *rewards, *shares, edited, own))
     shares = [
-        f"{percent(sum(row['own'] for row in line[name]) / len(line[name]))} at {line[weight]:g}"
-        for name, weight in (("summary", "lambda_policy"), ("heavier", "heavier_lambda_policy"))
+        f"{percent(sum(row['own'] for row in line[name]) / len(line[name]))} at {weight:g}"
+        for name, weight in weights.items()
     ]
     return [
         f"{line['sentences']} sentences rewritten: the words edited; how many have the wanted sentiment for VADER, "
