@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 import tyro
 from pprjax_envs import text, text_corpus, text_transformer
-from pprjax_envs.commands.text import LAMBDAS, MAX_WORDS, SETTINGS, edits_between, experiment, summarize
+from pprjax_envs.commands.text import LAMBDAS, MAX_WORDS, SETTINGS, experiment, summarize
 from pprjax_envs.text_judges import VADER, TextBlob
 from report import finish, table
 
@@ -129,22 +129,22 @@ def compare(
         (beam_search(task, config, calls // len(JUDGED), weight) for weight in JUDGED), key=lambda found: found[0]
     )
     beam_s = time.perf_counter() - middle
-    texts = own["recourse"][0], task.env.texts(Paths.from_lists([[task.env.num_tokens, *tokens]]))[0]
-    likely = {a.name: text.log_probs(a, texts) for a in authors}
-    voice = likely[author.name] >= np.max(list(likely.values()), axis=0)
-    distance = [sum(edit != "=" for edit in edits) for edits in edits_between(sentence, texts)]
+    original = task.env.original.symbols[0]
+    ended = np.array([task.env.num_tokens, *tokens, original[-1]])
+    beam_text = task.env.texts(Paths.from_lists([ended.tolist()]))[0]
+    likely = {a.name: float(text.log_probs(a, [beam_text])[0]) for a in authors}
     return {
         "author": author.name,
         "lambda_path": lambda_path,
         "ppr": row["reward"][0] if len(row) else -np.inf,
         "samples": samples,
         "beam": beam,
-        "text": texts[0],
-        "beam_text": texts[1],
-        "distance": distance[0],
-        "beam_distance": distance[1],
-        "own": voice[0],
-        "beam_own": voice[1],
+        "text": own["recourse"][0],
+        "beam_text": beam_text,
+        "distance": own["distance"][0],
+        "beam_distance": int(edit_distance.levenshtein(original, ended)),
+        "own": summarize(own)["own"][0],
+        "beam_own": float(likely[author.name] >= max(likely.values())),
         "samples_s": middle - begin,
         "beam_s": beam_s,
     }

@@ -51,9 +51,9 @@ def status(
 
 def best_at(
     scores: Scores, met: Bool[np.ndarray, "*b N"], *, lambda_path: ArrayLike, lambda_policy: ArrayLike
-) -> Int[np.ndarray, "*b M"]:
-    """Which of N paths is the best at each of M λ: R (Eq. 5) decides among those that meet the goal; if none does,
-    among all.
+) -> tuple[Int[np.ndarray, "*b M"], Float[np.ndarray, "*b M"]]:
+    """Which of N paths is the best at each of M λ, and its R there: R (Eq. 5) decides among those that meet the goal;
+    if none does, among all.
 
     Args:
         scores: of the N paths of each batch entry, [*b, N].
@@ -66,7 +66,8 @@ def best_at(
     at_path, at_policy = (np.asarray(weight)[..., None] for weight in weights)
     rewards = np.asarray(total(goal, path, habits, lambda_path=at_path, lambda_policy=at_policy))
     possible = np.asarray(met)[..., None, :]
-    return np.argmax(np.where(possible | ~possible.any(-1, keepdims=True), rewards, -np.inf), axis=-1)
+    best = np.argmax(np.where(possible | ~possible.any(-1, keepdims=True), rewards, -np.inf), axis=-1)
+    return best, np.take_along_axis(rewards, best[..., None], axis=-1)[..., 0]
 
 
 def relative_gap(reward: ArrayLike, optimum: ArrayLike) -> np.ndarray:

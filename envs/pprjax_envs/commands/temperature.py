@@ -218,8 +218,8 @@ def search(task: Task, originals: Paths, config: Config, *, key: jax.Array) -> n
     found = recourse(task, again, pulled, key=key, ids=np.tile(np.arange(size), num))
     scores = jax.tree.map(lambda x: np.reshape(x, (num, size)).T, found.scores)
     lambdas = dict(lambda_path=[config.lambda_path], lambda_policy=[config.lambda_policy])
-    best = best_at(scores, scores.goal > 0.5, **lambdas)[:, 0]
-    return task.env.sequences(found.paths[best * size + np.arange(size)])
+    best, _ = best_at(scores, scores.goal > 0.5, **lambdas)
+    return task.env.sequences(found.paths[best[:, 0] * size + np.arange(size)])
 
 
 def few_changes(task: Task, data: Data, sequences: Any) -> tuple[Any, int]:
@@ -272,7 +272,6 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
 
     from pprjax import recourse
     from pprjax.metrics import best_at
-    from pprjax.reward import total
     from pprjax.scoring import score
     from pprjax_envs.temperature import task
 
@@ -284,12 +283,12 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
     found = recourse(aim, first, settings, key=jax.random.key(seed), ids=np.zeros(len(grid), int))
     scores = score(aim, first, found.paths, costs=config.costs)
     lambdas = dict(lambda_path=paths, lambda_policy=policies)
-    best = best_at(scores, scores.goal > 0.5, **lambdas)
+    best, rewards = best_at(scores, scores.goal > 0.5, **lambdas)
     shown = jax.tree.map(lambda x: np.asarray(x)[best], scores)
     return pl.DataFrame(
         {
             **lambdas,
-            "reward": np.asarray(total(shown.goal, shown.path, shown.link, **lambdas)),
+            "reward": rewards,
             "s_goal": shown.goal,
             "s_path": shown.path,
             "s_policy": shown.policy,

@@ -198,10 +198,8 @@ def experiment(
     from pprjax import recourse
     from pprjax.metrics import best_at
     from pprjax.progress import progress_bar
-    from pprjax.reward import total
     from pprjax_envs import text
 
-    weights: dict[str, Any] = dict(lambda_path=np.asarray(lambdas), lambda_policy=config.lambda_policy)
     settings = dataclasses.replace(config, lambda_path=np.asarray(lambdas, np.float32))
     frames, rejected = [], []
     with progress_bar("rewriting", len(sentences) * len(authors) * len(lambdas)) as advance:
@@ -224,7 +222,10 @@ def experiment(
                 ids = np.full(len(lambdas), number, np.uint32)
                 found = recourse(task, originals, settings, key=jax.random.key(seed), ids=ids, progress=False)
                 task.env.check()
-                best = best_at(found.scores, np.isin(found.status, ("reached_goal", "unchanged")), **weights)
+                met = np.isin(found.status, ("reached_goal", "unchanged"))
+                best, rewards = best_at(
+                    found.scores, met, lambda_path=settings.lambda_path, lambda_policy=settings.lambda_policy
+                )
                 scores = jax.tree.map(lambda x, best=best: np.asarray(x)[best], found.scores)
                 written = task.env.texts(found.paths[best])
                 before = np.array([j([sentence])[0] for j in (judge, other)])
@@ -238,9 +239,9 @@ def experiment(
                             "author": author.name,
                             "lambda_path": list(lambdas),
                             "recourse": written,
-                            "edits": edits_between(sentence, written),
+                            "edits": _edits(sentence, written),
                             "status": found.status[best].tolist(),
-                            "reward": np.asarray(total(scores.goal, scores.path, scores.link, **weights)),
+                            "reward": rewards,
                             "s_goal": scores.goal,
                             "s_path": scores.path,
                             "s_policy": scores.policy,
@@ -362,7 +363,7 @@ def _judges(name: str) -> tuple[Judge, Judge]:
     return (VADER() if name == "vader" else HuggingFaceJudge(name)), TextBlob()
 
 
-def edits_between(sentence: str, written: Sequence[str]) -> list[str]:
+def _edits(sentence: str, written: Sequence[str]) -> list[str]:
     """How the words of each rewriting differ from the sentence's, see `pprjax.alignment`."""
     from pprjax.alignment import alignments
     from pprjax.paths import Paths
