@@ -7,8 +7,8 @@ import time
 from pprjax_envs import gridworld
 from report import beside_floor, finish, table
 
+from pprjax.certify.optimum import exact
 from pprjax.config import Config
-from pprjax.optimum import exact
 
 REPEATS = 10
 TARGET = 150.0  # certificates/s, at λ_path = λ_policy = 0.1 without a goal

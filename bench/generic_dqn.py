@@ -24,8 +24,8 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
 
 from pprjax import Config, exact, recourse
+from pprjax.certify.tables import UNAVAILABLE, Tables, tabulate
 from pprjax.metrics import relative_gap
-from pprjax.tables import UNAVAILABLE, Tables, tabulate
 
 CELLS = ((0.1, 0.1), (10.0, 0.1))
 TIMES = (1, 10)  # of pprjax's seconds

@@ -24,7 +24,7 @@ from pprjax_envs import gridworld
 from report import finish
 
 import pprjax
-from pprjax.tables import tabulate
+from pprjax.certify.tables import tabulate
 
 KINDS, EACH, OWN_WAY, SHORTEST, LONGEST, BLOCK = ("experienced", "newbie"), 50, 0.7, 5, 28, 100_000
 

@@ -12,7 +12,7 @@ from functools import partial
 import jax
 import numpy as np
 from pprjax_envs import mario
-from pprjax_envs.mario_explorer import DONE
+from pprjax_envs.mario.explorer import DONE
 from report import finish, median_seconds, table
 
 GAMES, PLAYED, LANES, DEPTH = 64, 12, 4096, 10

@@ -218,20 +218,6 @@ def text(line: Line) -> list[Row]:
     ]
 
 
-def amortized(line: Line) -> list[Row]:
-    what = f"one network for all, {line['held_out']} originals never seen, {len(line['cells'])} cells of λ"
-    return [
-        (f"{what}: within 2 % of the certificate", percent(line["within_2"]), "", ""),
-        (f"{what}: the same in the worst cell", percent(line["worst_within_2"]), "", ""),
-        (
-            f"{what}: paths/s after {seconds(line['training_seconds'])} of training",
-            number(line["paths_per_second"]),
-            f"training for each {number(1 / line['per_path_seconds'])}",
-            ratio(line["paths_per_second"] * line["per_path_seconds"]),
-        ),
-    ]
-
-
 ROWS = {
     "quality": quality,
     "reference_torch": reference,
@@ -248,7 +234,6 @@ ROWS = {
     "text": text,
     "log_recourse": logs,
     "log_recourse_learned": logs,
-    "amortized": amortized,
     "ablation": lambda line: [],
 }
 

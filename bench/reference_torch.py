@@ -32,8 +32,8 @@ from report import finish, table
 from torch import nn
 
 from pprjax import Config, exact, recourse
+from pprjax.certify.tables import UNAVAILABLE, tabulate
 from pprjax.metrics import relative_gap
-from pprjax.tables import UNAVAILABLE, tabulate
 
 WITHIN, SHARE = 0.01, 0.99
 

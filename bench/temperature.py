@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from pprjax_envs import temperature
-from pprjax_envs.commands.temperature import SEARCHED, SETTINGS, outcomes, search
+from pprjax_envs.temperature.command import SEARCHED, SETTINGS, outcomes, search
 from report import finish, table
 
 from pprjax import edit_distance

@@ -1,6 +1,6 @@
 """Does PPR rewrite sentences better than what one would try first, with the same language model and the same judge?
 
-python bench/text.py --corpus asv fairytales=FILE [--sentences tests/sentences.json] [--compared 10] [--gguf FILE]
+python bench/text.py --corpus asv fairytales=FILE [--sentences bench/sentences.json] [--compared 10] [--gguf FILE]
 
 First every sentence is rewritten by both authors at both λ_path, at the command's λ_policy and at a heavier one, and
 what comes of it is reported: how often each judge finds the wanted sentiment, how far the rewritings are, whether they
@@ -22,12 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import tyro
-from pprjax_envs import text, text_corpus, text_transformer
-from pprjax_envs.commands.text import LAMBDAS, MAX_WORDS, SETTINGS, experiment, summarize
-from pprjax_envs.text_judges import VADER, TextBlob
+from pprjax_envs import text
+from pprjax_envs.text import corpus as text_corpus
+from pprjax_envs.text import transformer as text_transformer
+from pprjax_envs.text.command import LAMBDAS, MAX_WORDS, SETTINGS, experiment, summarize
+from pprjax_envs.text.judges import VADER, TextBlob
 from report import finish, table
 
-from pprjax import edit_distance, learner
+from pprjax import edit_distance
+from pprjax.learn import learner
 from pprjax.paths import PAD, Paths
 from pprjax.reward import link, similarity, total
 from pprjax.rollout import Behaviour, rollout, trace
@@ -45,7 +48,7 @@ with half of the calls, and the best sentence found counts."""
 
 def main(
     corpus: tuple[str, str],
-    sentences: Path = Path("tests/sentences.json"),
+    sentences: Path = Path("bench/sentences.json"),
     compared: int = 10,
     gguf: Path | None = None,
 ) -> None:
@@ -251,7 +254,7 @@ def _grow(task, config, nodes, alive, weight):
 
 def fluency(found: pl.DataFrame, gguf: Path) -> dict[str, Any]:
     """The median perplexity under an independent model: of the originals, and of each author's rewritings."""
-    from pprjax_envs.text_huggingface import LanguageModel
+    from pprjax_envs.text.huggingface import LanguageModel
 
     model = LanguageModel(str(gguf.parent), gguf_file=gguf.name, start="<|endoftext|>")  # as SmolLM2 was trained
     figures = {"originals": float(np.median(model.perplexity(found["sentence"].unique(maintain_order=True).to_list())))}

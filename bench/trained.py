@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from pprjax_envs import gridworld
 from report import beside_floor, finish, table
 
-from pprjax import Config, exact, learner, recourse
+from pprjax import Config, exact, recourse
+from pprjax.learn import learner
 from pprjax.metrics import relative_gap
 from pprjax.rollout import trace
 

@@ -19,10 +19,11 @@ from flax import struct
 from jax.sharding import Mesh
 from jaxtyping import Bool, Int
 
-from pprjax import archive, devices, learner, metrics
+from pprjax import devices, metrics
 from pprjax.config import Config, check_config
 from pprjax.constraints import kept_symbols, without_keep
 from pprjax.io import write_table
+from pprjax.learn import archive, learner
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.progress import progress_bar

@@ -39,7 +39,7 @@ class World(Protocol):
     # def action_to(self, state, symbol, params) -> int32[]: the action that leads to this symbol, PAD where none does.
     # For worlds where an action means something else behind other symbols: there, symbols are what is followed.
     # def action_set_size(self, params) -> int32[]: A of Eq. 4, where only some of the agent's actions are offered.
-    # def encoder(self, width) -> a Flax module that reads an observation for the Q-network, see `pprjax.networks`.
+    # def encoder(self, width) -> a Flax module that reads an observation for the Q-network, see `learn.networks`.
     # def transition_probs(self, params) -> float[S, A, S], and state_from_id(self, id, params) -> state: stochastic
     # finite worlds, for baselines that plan in them.
 

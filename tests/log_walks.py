@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 import pprjax
-from pprjax import bulk
+from pprjax.logs import jobs
 
 CONFIG = pprjax.Config(lambda_path=2.0, lambda_policy=0.3)
 SMALL = pprjax.Config(iterations=4, num_paths=32, num_best=8, width=16, updates=1, batch_size=32)
@@ -48,8 +48,8 @@ def answers() -> dict[str, pl.DataFrame]:
     paths = pl.concat(list(log.frames()))
     few = paths.filter(~pl.col("states").list.contains("garden") & (pl.col("agent") == "ada"))[:3]
     return {
-        "exact": bulk.recourse_frame(fitted, paths, CONFIG),
-        "learned": bulk.recourse_frame(fitted, few, SMALL, method="learned"),
+        "exact": jobs.recourse_frame(fitted, paths, CONFIG),
+        "learned": jobs.recourse_frame(fitted, few, SMALL, method="learned"),
     }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-from pprjax_envs.mario import MarioEnv
-from pprjax_envs.mario_emulator import Facts
+from pprjax_envs.mario.emulator import Facts
+from pprjax_envs.mario.world import MarioEnv
 
 PIT, FLAG, COINS = 96, 240, (64, 144)
 START = (0, 0, 0, ())

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from pprjax_envs import TabularMDP
 from test_optimum import GOALS, HORIZON, UNEVEN, A, Mdp, edit, lambdas
 
+from pprjax.certify.optimum import exact
 from pprjax.config import Config
 from pprjax.constraints import Constraints
 from pprjax.goals import improved, reached
-from pprjax.optimum import exact
 from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
 from pprjax.reward import link

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from test_constraints import CONFIG, KEY, ORIGINALS, feasible, ring
 from test_optimum import GOALS, UNEVEN, Mdp, edit, lambdas
 
-from pprjax import n_best
+from pprjax.certify import n_best
+from pprjax.certify.optimum import exact
 from pprjax.constraints import Constraints
-from pprjax.optimum import exact
 from pprjax.paths import Paths
 from pprjax.solve import recourse
 

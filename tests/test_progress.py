@@ -5,11 +5,11 @@ import time
 
 import numpy as np
 
-from pprjax import bulk
+from pprjax.logs import jobs
 
 
 def told(capsys) -> str:
-    with bulk._progress(10, np.array([0.0, np.nan, np.nan])) as advance:  # three of ten were done before
+    with jobs._progress(10, np.array([0.0, np.nan, np.nan])) as advance:  # three of ten were done before
         advance(2, np.array([0.02, np.nan]))
         time.sleep(0.02)
         advance(2, np.array([0.04]))

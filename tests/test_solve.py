@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 from pprjax_envs import TabularMDP
 
+from pprjax.certify.optimum import exact
 from pprjax.config import Config
 from pprjax.edit_distance import levenshtein
 from pprjax.goals import reached
-from pprjax.optimum import exact
 from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
 from pprjax.solve import recourse

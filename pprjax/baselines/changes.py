@@ -22,10 +22,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax import metrics
 from pprjax.baselines.counterfactual import check_num_samples, counterfactual_probabilities
+from pprjax.certify.tables import UNAVAILABLE, tabulate
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.rollout import trace
-from pprjax.tables import UNAVAILABLE, tabulate
 from pprjax.task import Task
 
 _STEPS = 8  # paths are padded to a multiple of this many steps, so that batches share a compilation

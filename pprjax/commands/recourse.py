@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from pprjax.config import Config
-from pprjax.fitted import Method, Noise
+from pprjax.logs.fitted import Method, Noise
 
 
 def main(
@@ -54,9 +54,7 @@ def main(
         reward: the column with the reward that it paid; default: nothing pays.
         good: the column that labels the rows of a path as good (true) or bad (false).
         goal: what a recourse must do: "state=X", "reward>=x", or "good"; default: nothing.
-        method: exact, with proof; learned, by Algorithm 1 for each path anew; amortized, by one network that is trained
-            once, in minutes, and then answers thousands of paths a second; or auto: exact where that is possible, else
-            learned.
+        method: exact, with proof; learned, by Algorithm 1; or auto: exact where that is possible, else learned.
         noise: where chance decides: fresh, as it may decide the next time; or observed, as on the logged path as far as
             that path tells, for what would have happened on this trip.
         smoothing: steps of an agent's own that weigh as much as what everyone does; default: chosen on held-out paths.
@@ -79,12 +77,12 @@ def main(
     if workers is not None and (engine != "ray" or workers < 1):
         raise ValueError(f"workers: expected at least 1, and --engine ray, got {workers} and {engine}")
     me, num_processes = _process(process)
-    from pprjax import bulk
     from pprjax.io import output_folder
+    from pprjax.logs import jobs
 
     output_folder(out.parent)
     columns = {"agent": agent, "path": path, "step": step, "state": state, "action": action, "reward": reward}
-    job = bulk.Job(
+    job = jobs.Job(
         log,
         out,
         read={**columns, "good": good, "strict": strict},
@@ -95,15 +93,14 @@ def main(
         seed=seed,
         chunk=chunk,
     )
-    done = bulk.run(job, engine=engine, workers=workers, process=(me, num_processes))
+    done = jobs.run(job, engine=engine, workers=workers, process=(me, num_processes))
     if done is None:
         print(f"process {me} of {num_processes} is done: {time.perf_counter() - started:.1f} s.")
         while process == "jax" and job.work.exists():  # who leaves early brings jax.distributed down
-            time.sleep(bulk.POLL)
+            time.sleep(jobs.POLL)
         return
     status = ", ".join(f"{count:,} {name}" for name, count in done["status"].items())
     ways = {"exact": "certified", "learned": "learned without a certificate"}
-    ways |= {"amortized": "answered by one network without a certificate"}
     found = "".join(f"; {count:,} {ways[name]}" for name, count in done["method"].items())
     chance = "" if done["deterministic"] else " Chance decides in this world: see the column `probability`."
     bad = done["num_rejected"]

@@ -1,0 +1,10 @@
+from . import gridworld as gridworld
+from . import mario as mario
+from . import temperature as temperature
+from . import text as text
+from .gridworld import GridWorld as GridWorld
+from .mario import MarioEnv as MarioEnv
+from .mario import MarioTable as MarioTable
+from .sequence import SequenceEnv as SequenceEnv
+from .tabular import TabularMDP as TabularMDP
+from .text import TextEnv as TextEnv

@@ -1,1 +1,0 @@
-"""The experiments on the worlds, as commands of `pprjax`."""

@@ -1,0 +1,5 @@
+"""The grid world: a taxi, a fare and a flag, and two drivers."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

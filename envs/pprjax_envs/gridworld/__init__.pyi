@@ -1,0 +1,13 @@
+from . import command as command
+from . import study as study
+from . import world as world
+from .world import ACTIONS as ACTIONS
+from .world import BAD_KINDS as BAD_KINDS
+from .world import DEFAULT_MAP as DEFAULT_MAP
+from .world import LETTERS as LETTERS
+from .world import LIKES as LIKES
+from .world import MAX_MONEYS as MAX_MONEYS
+from .world import GridWorld as GridWorld
+from .world import agent as agent
+from .world import bad_paths as bad_paths
+from .world import task as task

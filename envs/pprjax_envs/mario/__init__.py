@@ -1,0 +1,5 @@
+"""Super Mario Bros. in an emulator, and two players."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,16 @@
+from . import agents as agents
+from . import command as command
+from . import emulator as emulator
+from . import explorer as explorer
+from . import figures as figures
+from . import table as table
+from . import world as world
+from .table import MarioTable as MarioTable
+from .world import GOAL_X as GOAL_X
+from .world import VIEWS as VIEWS
+from .world import MarioEnv as MarioEnv
+from .world import MarioParams as MarioParams
+from .world import MarioState as MarioState
+from .world import always_right as always_right
+from .world import steps_for as steps_for
+from .world import task as task

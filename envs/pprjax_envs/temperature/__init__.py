@@ -1,0 +1,5 @@
+"""Years of monthly temperatures, judged by a classifier of cities."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,14 @@
+from . import command as command
+from . import corpus as corpus
+from . import huggingface as huggingface
+from . import judges as judges
+from . import transformer as transformer
+from . import world as world
+from .world import Alphabet as Alphabet
+from .world import Offered as Offered
+from .world import Reading as Reading
+from .world import TextEnv as TextEnv
+from .world import TextParams as TextParams
+from .world import TextState as TextState
+from .world import log_probs as log_probs
+from .world import task as task

@@ -1,0 +1,343 @@
+"""Algorithm 1: for one original, sample b paths an iteration, keep the k best, and fit Q on what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import optax
+import rlax
+from flax import struct
+from jaxtyping import Array, Float, Int
+
+from pprjax.config import Config
+from pprjax.learn import archive, exploration, replay
+from pprjax.learn.archive import Archive
+from pprjax.learn.networks import QNetwork
+from pprjax.learn.replay import Replay, Tuples
+from pprjax.paths import PAD
+from pprjax.rollout import Behaviour, Original, Trajectory, rollout
+from pprjax.task import Task
+
+RETURN_SCALE = 10.0
+"""Rewards are scaled so that the best return is this large: what Huber loss and Adam's step are made for."""
+
+
+@struct.dataclass
+class LearnerState:
+    """What one original's training carries from iteration to iteration."""
+
+    params: Any  # of the Q-network
+    target_params: Any
+    optimizer: Any
+    counts: jax.Array  # int32[rows, A], visits
+    best_replay: Replay  # of the k best paths of each iteration
+    other_replay: Any  # Replay of k random lanes of each; None without mixed_replay
+    best: Trajectory  # the best path so far
+    best_missed: jax.Array  # float[], the largest R of a path that missed the goal
+    scale: jax.Array  # float[], of the rewards; 0 before the first iteration
+    archive: Archive | None  # of the best paths that differ; None where one recourse is enough
+
+
+@struct.dataclass
+class Progress:
+    """One iteration, for the training curve."""
+
+    reward: jax.Array  # float[], R of the best path so far
+    iteration_reward: jax.Array  # float[], R of the iteration's best path
+    loss: jax.Array  # float[]
+
+
+def network(task: Task, config: Config, original: Original) -> QNetwork:
+    """The Q-network for this task and originals of this padded length."""
+    return QNetwork(
+        num_actions=task.num_actions,
+        num_states=task.num_states,
+        num_positions=original.symbols.shape[0] + 1,
+        num_times=task.horizon + 1,
+        width=config.width,
+        depth=config.depth,
+        alignment_aware=config.alignment_aware,
+        dueling=config.dueling,
+        encoder=task.env.encoder(config.width) if hasattr(task.env, "encoder") else None,
+    )
+
+
+def init(
+    task: Task,
+    original: Original,
+    config: Config,
+    key: jax.Array,
+    *,
+    n_recourses: int = 1,
+    min_distance: Int[Array, ""] | int = 1,
+) -> LearnerState:
+    """The state before the first iteration. For more than one recourse it keeps an archive, of twice as many."""
+    key_params, key_path = jax.random.split(key)
+    state = task.reset(key_path)
+    zero = jnp.int32(0)
+    params = network(task, config, original).init(key_params, task.observation(state), zero, zero)
+    best = _no_path(task, original, config, key_path)
+    ring = replay.empty(best, config.memory * config.num_best, prioritized=config.prioritized)
+    floating = jnp.result_type(float)
+    return LearnerState(
+        params=params,
+        target_params=params,
+        optimizer=optax.scale_by_adam().init(params),
+        counts=jnp.zeros((exploration.num_rows(task), task.num_actions), jnp.int32),
+        best_replay=ring,
+        other_replay=ring if config.mixed_replay else None,
+        best=best,
+        best_missed=jnp.full((), -jnp.inf, floating),
+        scale=jnp.zeros((), floating),
+        archive=archive.empty(best, 2 * n_recourses, min_distance) if n_recourses > 1 else None,
+    )
+
+
+def _no_path(task: Task, original: Original, config: Config, key: jax.Array) -> Trajectory:
+    """What the best path is before there is one: no action, R = -inf, more violations than any."""
+    lane = Behaviour(
+        forced=jnp.full(task.horizon, PAD, jnp.int32),
+        explore=jnp.ones(task.horizon, bool),
+        from_policy=jnp.bool_(True),
+        uniform=jnp.zeros(task.horizon),
+    )
+    shapes = jax.eval_shape(lambda: rollout(task, original, lane, config, key))
+    blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    worst = jax.tree.map(lambda x: jnp.full_like(x, jnp.iinfo(x.dtype).max), blank.violations)
+    return replace(
+        blank,
+        actions=jnp.full_like(blank.actions, PAD),
+        reward=jnp.full_like(blank.reward, -jnp.inf),
+        violations=worst,
+    )
+
+
+def sample_paths(
+    task: Task,
+    original: Original,
+    config: Config,
+    state: LearnerState,
+    behaviour: Behaviour,
+    key: jax.Array,
+    bonus: Float[Array, "S A"],
+) -> Trajectory:
+    """Paths that follow Q + bonus where `behaviour` leaves it to them; a leading axis as in `behaviour`."""
+    net = network(task, config, original)
+
+    def values(observation, position, time, row):
+        return jnp.asarray(net.apply(state.params, observation, position, time)) + bonus[row]
+
+    def one(lane: Behaviour, lane_key):
+        return rollout(
+            task, original, lane, config, lane_key, values=values, bucket=lambda s: exploration.row_of(task, s)
+        )
+
+    return jax.vmap(one)(behaviour, jax.random.split(key, behaviour.from_policy.shape[0]))
+
+
+def explore(
+    task: Task, original: Original, config: Config, state: LearnerState, iteration: Int[Array, ""], key: jax.Array
+) -> Trajectory:
+    """The b paths of an iteration; a leading axis of b."""
+    key_lanes, key_paths = jax.random.split(key)
+    eps = exploration.epsilon(config, iteration)
+    behaviour = exploration.behaviours(config, key_lanes, *_known(task, original, state), eps, iteration)
+    bonus = exploration.bonus(state.counts, config.c_e)
+    return sample_paths(task, original, config, state, behaviour, key_paths, bonus)
+
+
+def _known(task: Task, original: Original, state: LearnerState) -> tuple[Int[Array, " T"], Int[Array, " T"]]:
+    """The steps of the original and of the best path so far."""
+    missing = max(task.horizon + 1 - original.symbols.shape[0], 0)
+    symbols = jnp.pad(original.symbols, (0, missing), constant_values=PAD)[: task.horizon + 1]
+    return task.steps_of(symbols, original.actions), task.steps_of(state.best.symbols, state.best.actions)
+
+
+def best_of(lanes: Trajectory) -> Trajectory:
+    """The best of paths with a leading axis: one that meets the goal before one that does not, then by R.
+
+    With constraints, of the paths that are not feasible the fewest violations come first, so that search nears those
+    that are.
+    """
+    first = _ranking(lanes)[0]
+    return jax.tree.map(lambda x: x[first], lanes)
+
+
+def better(one: Trajectory, other: Trajectory) -> Trajectory:
+    """The better of two paths; `one` where they are equal."""
+    improves = other.reward > one.reward
+    if one.violations is not None and other.violations is not None:
+        improves = (other.violations < one.violations) | ((other.violations == one.violations) & improves)
+    improves = (other.met & ~one.met) | ((other.met == one.met) & improves)
+    return jax.tree.map(lambda new, old: jnp.where(improves, new, old), other, one)
+
+
+def _ranking(lanes: Trajectory) -> Int[Array, " b"]:
+    broken = () if lanes.violations is None else (lanes.violations,)
+    return jnp.lexsort((-lanes.reward, *broken, ~lanes.met))
+
+
+def iterate(
+    task: Task, original: Original, config: Config, state: LearnerState, iteration: Int[Array, ""], key: jax.Array
+) -> tuple[LearnerState, Progress]:
+    """One iteration of Algorithm 1: sample b paths, keep the k best, update Q, sync the target every C."""
+    key_lanes, key_tuples = jax.random.split(key)
+    lanes = explore(task, original, config, state, iteration, key_lanes)
+    order = _ranking(lanes)[: config.num_best]
+    kept = jax.tree.map(lambda x: x[order], lanes)
+    first = jax.tree.map(lambda x: x[0], kept)
+    best = better(state.best, first)
+    missed = jnp.max(jnp.where(lanes.met, -jnp.inf, lanes.reward))
+
+    state = replace(
+        state,
+        counts=exploration.count(state.counts, lanes),
+        best_replay=replay.store(state.best_replay, kept, iteration),
+        best=best,
+        best_missed=jnp.maximum(state.best_missed, missed),
+        archive=None if state.archive is None else archive.extend(state.archive, lanes),
+        scale=jnp.where(
+            state.scale > 0, state.scale, RETURN_SCALE / jnp.maximum(jnp.mean(jnp.abs(lanes.reward)), 1e-6)
+        ),
+    )
+    if config.mixed_replay:
+        every = config.num_paths // config.num_best
+        random = jax.tree.map(lambda x: jnp.roll(x, -(iteration % every), axis=0)[::every][: config.num_best], lanes)
+        state = replace(state, other_replay=replay.store(state.other_replay, random, iteration))
+
+    step_size = learning_rate(config, iteration)
+
+    def update(state, uniform):
+        return _update(task, original, config, state, uniform, step_size)
+
+    state, losses = jax.lax.scan(update, state, jax.random.uniform(key_tuples, (config.updates, config.batch_size)))
+    sync = (iteration + 1) % config.target_period == 0
+    target_params = jax.tree.map(lambda new, old: jnp.where(sync, new, old), state.params, state.target_params)
+    progress = Progress(reward=best.reward, iteration_reward=first.reward, loss=losses.mean())
+    return replace(state, target_params=target_params), progress
+
+
+def miss_penalty(state: LearnerState) -> Float[Array, ""]:
+    """What the last step of a path that misses the goal costs the learner: enough that the best path that meets it pays
+    more than the best that does not. 0 as long as no path met it."""
+    lead = state.best_missed - state.best.reward
+    margin = 0.1 * (jnp.abs(state.best_missed) + jnp.abs(state.best.reward)) + 1.0
+    return jnp.where(state.best.met & jnp.isfinite(state.best_missed), jnp.maximum(lead, 0.0) + margin, 0.0)
+
+
+def td_error(
+    net: QNetwork,
+    params: Any,
+    target_params: Any,
+    tuples: Tuples,
+    *,
+    target: str,
+    double: bool,
+    gamma: Float[Array, ""] | float,
+    scale: Float[Array, ""] | float,
+    penalty: Float[Array, ""] | float,
+) -> Float[Array, " M"]:
+    """y - Q(s_{t-1}, a_{t-1}), in scaled rewards, with the target y one of
+
+    "td":        r_t + γ·max Q′(s_t, ·), no bootstrap behind the last action;
+    "return":    G_t = Σ_i γ^i r_{t+i};
+    "published": G_t + γ·max Q′(s_t, ·), Algorithm 1 to the letter, which counts the future twice.
+    """
+    values: Callable[..., Array] = jax.vmap(cast(Any, net.apply), in_axes=(None, 0, 0, 0))
+    value: Callable[..., Array] = jax.vmap(cast(Any, net.apply), in_axes=(None, 0, 0, 0, 0))
+    q_tm1 = value(params, tuples.observation_tm1, tuples.position_tm1, tuples.time_tm1, tuples.action_tm1)
+
+    def following(weights):
+        q = values(weights, tuples.observation_t, tuples.position_t, tuples.time_tm1 + 1)
+        return jnp.where(tuples.available_t, q, -jnp.inf)
+
+    last = tuples.to_go == 0
+    if target == "td":
+        reward = tuples.reward_t - jnp.where(tuples.missed & last, penalty, 0.0)
+    else:
+        reward = tuples.return_t - jnp.where(tuples.missed, penalty * gamma**tuples.to_go, 0.0)
+    discount = jnp.where(last | (target == "return"), 0.0, gamma)
+    q_t = jnp.where(last[:, None], 0.0, following(target_params))
+    chosen = jnp.argmax(jnp.where(last[:, None], 0.0, following(params)) if double else q_t, axis=-1)
+    v_t = jnp.take_along_axis(q_t, chosen[:, None], axis=-1)[:, 0]
+    return jnp.asarray(jax.vmap(rlax.td_learning)(q_tm1, scale * reward, discount, v_t))
+
+
+def learning_rate(config: Config, iteration: Int[Array, ""]) -> Float[Array, ""]:
+    """Adam's step size: config.learning_rate over the first half of the iterations, then falling linearly to a
+    twentieth, so that Q settles while exploration has become rare."""
+    return config.learning_rate * jnp.clip(2.0 - 2.0 * iteration / config.iterations, 0.05, 1.0)
+
+
+def _update(
+    task, original, config: Config, state: LearnerState, uniform: Float[Array, " M"], step_size: Float[Array, ""]
+):
+    """One minibatch step of Adam on the Huber loss."""
+    net = network(task, config, original)
+    half = uniform.shape[0] // 2
+    if config.mixed_replay:
+        parts = [replay.sample(state.best_replay, uniform[:half], config.gamma)]
+        parts.append(replay.sample(state.other_replay, uniform[half:], config.gamma))
+        tuples = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+    else:
+        tuples = replay.sample(state.best_replay, uniform, config.gamma)
+
+    def loss(params):
+        error = td_error(
+            net,
+            params,
+            state.target_params,
+            tuples,
+            target=config.target,
+            double=config.double,
+            gamma=config.gamma,
+            scale=state.scale,
+            penalty=miss_penalty(state),
+        )
+        return jnp.mean(tuples.weight * rlax.huber_loss(error)), error
+
+    (value, error), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
+    direction, optimizer = optax.scale_by_adam().update(gradient, state.optimizer)
+    params = jax.tree.map(lambda p, u: p - step_size * u, state.params, direction)
+    if config.prioritized:
+        cut = half if config.mixed_replay else uniform.shape[0]
+        state = replace(state, best_replay=replay.reprioritize(state.best_replay, tuples.place[:cut], error[:cut]))
+        if config.mixed_replay:
+            state = replace(
+                state, other_replay=replay.reprioritize(state.other_replay, tuples.place[cut:], error[cut:])
+            )
+    return replace(state, params=params, optimizer=optimizer), value
+
+
+def train(
+    task: Task, original: Original, config: Config, state: LearnerState, key: jax.Array, start: int, count: int
+) -> tuple[LearnerState, Progress]:
+    """`count` iterations from iteration `start`. Progress has a leading axis of iterations."""
+
+    def body(state, iteration):
+        return iterate(task, original, config, state, iteration, jax.random.fold_in(key, iteration))
+
+    return jax.lax.scan(body, state, start + jnp.arange(count))
+
+
+def harvest(
+    task: Task, original: Original, config: Config, state: LearnerState, key: jax.Array
+) -> tuple[Trajectory, Trajectory]:
+    """The greedy path of the trained Q, and with it b more paths as a further iteration would sample them."""
+    key_lanes, key_paths = jax.random.split(key)
+    known = _known(task, original, state)
+    behaviour = exploration.behaviours(config, key_lanes, *known, config.epsilon_end, config.iterations)
+    greedy = Behaviour(
+        forced=jnp.full(task.horizon, PAD, jnp.int32),
+        explore=jnp.zeros(task.horizon, bool),
+        from_policy=jnp.bool_(False),
+        uniform=jnp.zeros(task.horizon),
+    )
+    behaviour = jax.tree.map(lambda x, y: jnp.concatenate([x[None].astype(y.dtype), y]), greedy, behaviour)
+    no_bonus = jnp.zeros(state.counts.shape)
+    lanes = sample_paths(task, original, config, state, behaviour, key_paths, no_bonus)
+    return jax.tree.map(lambda x: x[0], lanes), lanes

@@ -1,0 +1,83 @@
+"""The chunks of a job on Ray Data: workers that learn the world and compile once, and then take chunk after chunk.
+
+A worker that dies is started again by Ray, and its chunk with it. What is done is what lies in OUT.work, as without
+Ray, so all machines must see that folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from pprjax.logs import jobs
+
+
+def check() -> None:
+    """Raise a ValueError if there is no Ray."""
+    if importlib.util.find_spec("ray") is None:
+        raise ValueError(
+            'engine: there is no Ray here; it comes with the extra `cluster`: pip install "pprjax[cluster]"'
+        )
+
+
+def solve(job: jobs.Job, numbers: list[int], workers: int | None, advance: jobs.Advance) -> None:
+    """Write the chunks of these numbers, as `jobs.solve_chunk` does.
+
+    Joins the cluster that RAY_ADDRESS names, or starts one of this machine's cores for as long as it takes.
+
+    Args:
+        workers: how many there are; default one for each machine. Each uses all devices it sees, and is given an equal
+            share of the cluster's GPUs.
+
+    Raises:
+        ValueError: as `jobs.recourse_frame`.
+    """
+    if not numbers:
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report home
+    import ray  # pyright: ignore[reportMissingImports]
+    import ray.data  # pyright: ignore[reportMissingImports]
+
+    started = not ray.is_initialized()
+    if started:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        size = workers or sum(node["Alive"] for node in ray.nodes())
+        gpus = int(ray.cluster_resources().get("GPU", 0) // size)
+        chunks = ray.data.from_items([{"chunk": n} for n in numbers], override_num_blocks=len(numbers))
+        done = chunks.map_batches(
+            _Worker,
+            fn_constructor_args=(job,),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=size),
+            num_gpus=gpus or None,
+        )
+        for row in done.iter_rows():
+            if row["mistake"]:
+                raise ValueError(row["mistake"])
+            gaps = pl.read_parquet(job.done(row["chunk"]), columns=["gap"])["gap"].to_numpy()
+            advance(len(gaps), gaps)
+    finally:
+        if started:
+            ray.shutdown()
+
+
+class _Worker:
+    def __init__(self, job: jobs.Job):
+        self.job, self.fitted = job, jobs.opened(job)[1]
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        mistakes = [""] * len(batch["chunk"])
+        for i, number in enumerate(np.asarray(batch["chunk"]).tolist()):
+            try:
+                jobs.solve_chunk(self.job, self.fitted, number)
+            except ValueError as error:  # an answer, not a fault that trying again would mend
+                mistakes[i] = str(error)
+        return {"chunk": batch["chunk"], "mistake": mistakes}

@@ -1,0 +1,423 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pprjax_envs import TabularMDP, gridworld
+
+from pprjax.certify import optimum
+from pprjax.certify.optimum import exact
+from pprjax.certify.tables import UNAVAILABLE, tabulate
+from pprjax.config import Config
+from pprjax.goals import at_least, improved, reached
+from pprjax.paths import Paths
+from pprjax.policy import TablePolicy
+from pprjax.reward import link
+from pprjax.task import Task
+
+S, A, HORIZON = 5, 3, 5  # small enough to look at every path: at most 3^5
+UNEVEN = dict(w_ins=2.0, w_del=1.0, w_sub=3.0)
+
+
+def ends_on_an_even_state_in_profit(state, reward_goal):
+    return (state.id % 2 == 0) & (reward_goal > 0)
+
+
+GOALS = {
+    "none": None,
+    "reached": reached,
+    "at_least": at_least(1.0),
+    "improved": improved,
+    "condition": ends_on_an_even_state_in_profit,
+}
+
+
+class Mdp:
+    """A small random world, and every path through it."""
+
+    def __init__(self, seed):
+        rng = np.random.default_rng(seed)
+        self.next_state = rng.integers(0, S, (S, A))
+        self.next_state[rng.random((S, A)) < 0.25] = -1  # dead ends included
+        self.reward = rng.integers(-3, 4, (S, A)) / 2  # few values: ties, and R_goal exact
+        self.terminal = rng.random(S) < 0.3
+        self.terminal[0] = False
+        self.symbols = rng.integers(3, 3 + rng.integers(2, S + 1), S)  # some states look the same
+        probs = rng.dirichlet(np.full(A, 0.7), S)
+        probs[rng.random(S) < 0.3] = np.eye(A)[rng.integers(A)]  # h at its clips
+        self.probs = probs.astype(np.float32)
+        self.originals = []
+        for _ in range(3):
+            path = [0]
+            while len(path) < rng.integers(1, HORIZON + 3):  # some longer than the horizon
+                usable = self.usable(path[-1])
+                if not len(usable) or rng.random() < 0.1:
+                    path.append(int(rng.integers(S)))  # and some that no walk follows
+                else:
+                    path.append(int(self.next_state[path[-1], rng.choice(usable)]))
+            self.originals.append([int(self.symbols[s]) for s in path])
+
+    def usable(self, state):
+        return np.flatnonzero((self.next_state[state] >= 0) & ~self.terminal[state])
+
+    def task(self, goal):
+        env = TabularMDP(self.next_state, self.reward, self.terminal, 0, HORIZON, self.symbols)
+        return Task(env, TablePolicy(self.probs), goal=goal)
+
+    @functools.cached_property
+    def paths(self):
+        """(states, R_goal, R_policy, Σ log P_A) of every path."""
+        h = np.asarray(link(self.probs, A), float)
+        with np.errstate(divide="ignore"):
+            log_prob = np.log(self.probs.astype(float))
+        found, open_paths = [], [((0,), 0.0, 0.0, 0.0)]
+        while open_paths:
+            states, goal, habit, log = open_paths.pop()
+            s = states[-1]
+            if len(states) == HORIZON + 1 or not len(self.usable(s)):
+                found.append((states, goal, habit, log))
+                continue
+            for a in self.usable(s):
+                more = self.reward[s, a], h[s, a], log_prob[s, a]
+                open_paths.append(
+                    ((*states, int(self.next_state[s, a])), goal + more[0], habit + more[1], log + more[2])
+                )
+        return found
+
+    def own_reward(self, original):
+        """R_goal of the best-rewarded walk that spells the original, -inf where there is none."""
+        if self.symbols[0] != original[0]:
+            return -np.inf
+        earned = {0: 0.0}
+        for symbol in original[1:]:
+            after = {}
+            for s, goal in earned.items():
+                for a in self.usable(s):
+                    if self.symbols[self.next_state[s, a]] == symbol:
+                        n = self.next_state[s, a]
+                        after[n] = max(after.get(n, -np.inf), goal + self.reward[s, a])
+            earned = after
+        return max(earned.values(), default=-np.inf)
+
+    def meets(self, name, state, goal, original):
+        return {
+            "none": True,
+            "reached": self.terminal[state],
+            "at_least": goal >= 1.0,
+            "improved": self.terminal[state] and goal > self.own_reward(original),
+            "condition": state % 2 == 0 and goal > 0,
+        }[name]
+
+    def best(self, name, original, lambda_path, lambda_policy, costs):
+        """max R by looking at every path; -inf where none meets the goal."""
+        return max(
+            (
+                goal + lambda_policy * habit + lambda_path / (1 + edit(original, self.symbols[list(states)], costs))
+                for states, goal, habit, _ in self.paths
+                if self.meets(name, states[-1], goal, original)
+            ),
+            default=-np.inf,
+        )
+
+
+def edit(original, path, costs):
+    """Wagner and Fischer's recurrence, as printed."""
+    insert, delete, substitute = costs.get("w_ins", 1), costs.get("w_del", 1), costs.get("w_sub", 1)
+    row = [delete * i for i in range(len(original) + 1)]
+    for t, symbol in enumerate(path, 1):
+        above, row = row, [insert * t]
+        for i, wanted in enumerate(original, 1):
+            read = above[i - 1] + (0 if wanted == symbol else substitute)
+            row.append(min(read, above[i] + insert, row[-1] + delete))
+    return row[-1]
+
+
+lambdas = st.sampled_from([0.0, 0.05, 0.5, 3.0, 40.0])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    goal=st.sampled_from(sorted(GOALS)),
+    costs=st.sampled_from([{}, UNEVEN]),
+    lambda_path=st.tuples(*[lambdas] * 3),
+    lambda_policy=st.tuples(*[lambdas] * 3),
+)
+def test_no_path_is_better_and_the_returned_one_is_as_good(seed, goal, costs, lambda_path, lambda_policy):
+    mdp = Mdp(seed)
+    config = Config(lambda_path=np.array(lambda_path), lambda_policy=np.array(lambda_policy), **costs)
+    best = exact(mdp.task(GOALS[goal]), Paths.from_lists(mdp.originals), config)
+
+    all_paths = {states: rest for states, *rest in mdp.paths}
+    actions = best.paths.actions_to_lists()
+    for b, original in enumerate(mdp.originals):
+        truth = mdp.best(goal, original, lambda_path[b], lambda_policy[b], costs)
+        if truth == -np.inf:
+            assert best.status[b] == "infeasible"
+            assert best.reward[b] == -np.inf
+            assert best.scores.distance[b] == -1
+            assert best.paths.to_lists()[b] == [mdp.symbols[0]]
+            continue
+        np.testing.assert_allclose(best.reward[b], truth, rtol=1e-5, atol=1e-5)
+
+        states = [0]
+        for a in actions[b]:
+            assert a in mdp.usable(states[-1])
+            states.append(int(mdp.next_state[states[-1], a]))
+        assert tuple(states) in all_paths  # it neither stops early nor goes on too long
+        assert best.paths.to_lists()[b] == mdp.symbols[states].tolist()
+        earned = sum(mdp.reward[s, a] for s, a in zip(states, actions[b], strict=False))
+        assert mdp.meets(goal, states[-1], earned, original)
+        distance = edit(original, mdp.symbols[states], costs)
+        habit = sum(float(link(mdp.probs[s, a], A)) for s, a in zip(states, actions[b], strict=False))
+        with np.errstate(divide="ignore"):
+            log_prob = sum(np.log(mdp.probs[s, a]) for s, a in zip(states, actions[b], strict=False))
+        assert best.scores.distance[b] == distance
+        assert best.scores.path[b] == pytest.approx(1 / (distance + 1))
+        assert best.scores.goal[b] == pytest.approx(earned)
+        assert best.scores.link[b] == pytest.approx(habit, rel=1e-5, abs=1e-5)
+        assert best.scores.policy[b] == pytest.approx(log_prob / max(len(actions[b]), 1), rel=1e-4, abs=1e-5)
+        scored = earned + lambda_policy[b] * habit + lambda_path[b] / (distance + 1)
+        np.testing.assert_allclose(best.reward[b], scored, rtol=1e-5, atol=1e-5)
+
+        met = mdp.terminal[states[-1]] if goal == "none" else True
+        expected = "unchanged" if distance == 0 else "reached_goal" if met else "cut"
+        assert best.status[b] == expected
+
+
+@pytest.mark.parametrize("case", range(10))
+def test_agrees_with_the_oracle(oracle, case):
+    oracle = oracle("optimum")[case]
+    env = TabularMDP(
+        np.array(oracle["next"]),
+        np.array(oracle["R"]),
+        np.array(oracle["terminal"]),
+        oracle["s0"],
+        oracle["max_states"] - 1,
+    )
+    task = Task(env, TablePolicy(np.array(oracle["P_A"], np.float32)))
+    config = Config(lambda_path=oracle["lambda_path"], lambda_policy=oracle["lambda_policy"])
+    best = exact(task, Paths.from_lists([oracle["ref"]]), config)
+    np.testing.assert_allclose(best.reward, oracle["optimum"], rtol=1e-4, atol=1e-4)
+
+
+@functools.cache
+def grid():
+    task = gridworld.task("newbie", goal=None)
+    return task, gridworld.bad_paths(task.env, 24)
+
+
+@pytest.mark.parametrize(("lambda_path", "lambda_policy"), [(0.1, 0.1), (100.0, 0.1), (10.0, 1.0), (1.0, 10.0)])
+def test_an_answer_does_not_depend_on_the_batch(lambda_path, lambda_policy):
+    task, originals = grid()
+    config = Config(lambda_path=lambda_path, lambda_policy=lambda_policy)
+    together = exact(task, originals, config)
+    for b in (0, 11, 23):
+        alone = exact(task, originals[b], config)
+        assert alone.reward[0] == together.reward[b]
+        assert alone.paths.to_lists()[0] == together.paths.to_lists()[b]
+        assert alone.status[0] == together.status[b]
+
+
+def test_an_answer_does_not_depend_on_blocks_or_on_memory(monkeypatch):
+    task, originals = grid()
+    config = Config(lambda_path=10.0, lambda_policy=0.1)
+    together = exact(task, originals, config)
+    monkeypatch.setattr(optimum, "_BLOCK_FLOATS", 5 * 41 * 48)
+    monkeypatch.setattr(optimum, "MAX_BYTES", 2**23)
+    in_blocks = exact(task, originals, config)
+    for one, other in zip(jax.tree.leaves(in_blocks), jax.tree.leaves(together), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_pruning_does_not_change_the_optimum(monkeypatch):
+    task, originals = grid()
+    config = Config(lambda_path=np.tile([1.0, 20.0], 12), lambda_policy=0.1)
+    pruned = exact(task, originals, config)
+
+    def keep_all(tables, graph, ending, alive, lambda_policy, prune=optimum._prune):
+        return prune(tables, graph, ending, np.ones_like(alive), lambda_policy)
+
+    monkeypatch.setattr(optimum, "_prune", keep_all)
+    monkeypatch.setattr(optimum, "_open_budgets", lambda *args: np.full(len(args[0]), 40))
+    whole = exact(task, originals, config)
+    np.testing.assert_allclose(pruned.reward, whole.reward, rtol=1e-6)
+
+
+def test_a_goal_never_pays_and_binds():
+    task, originals = grid()
+    config = Config(lambda_path=100.0, lambda_policy=0.1)
+    free = exact(task, originals, config)
+    assert (exact(task.replace(goal=reached), originals, config).reward <= free.reward).all()
+    bettered = exact(task.replace(goal=improved), originals, config)
+    assert (bettered.reward <= free.reward).all()
+    assert (free.status == "unchanged").any()
+    assert (bettered.status == "reached_goal").all()
+    impossible = exact(task.replace(goal=at_least(1e6)), originals, config)
+    assert (impossible.status == "infeasible").all()
+    assert (impossible.reward == -np.inf).all()
+
+
+def test_lambda_zero_switches_a_term_off():
+    task, originals = grid()
+    neither = exact(task, originals, Config(lambda_path=0.0, lambda_policy=0.0))
+    assert set(neither.reward) == {neither.scores.goal[0]} == {max(neither.scores.goal)}  # one best trip for everyone
+    no_path = exact(task, originals, Config(lambda_path=0.0, lambda_policy=1.0))
+    np.testing.assert_array_equal(no_path.reward, no_path.scores.goal + no_path.scores.link)
+    no_policy = exact(task, originals, Config(lambda_path=5.0, lambda_policy=0.0))
+    other = exact(gridworld.task("experienced", goal=None), originals, Config(lambda_path=5.0, lambda_policy=0.0))
+    np.testing.assert_array_equal(no_policy.reward, other.reward)  # whoever drives
+
+
+def test_a_large_lambda_path_keeps_the_path_and_a_goal_does_not():
+    task, originals = grid()
+    whole = [b for b in range(24) if originals.to_lists()[b][-1] == originals.to_lists()[0][-1]]
+    best = exact(task, originals[whole], Config(lambda_path=1e4, lambda_policy=0.1))
+    assert (best.status == "unchanged").all()
+    assert best.paths.to_lists() == originals[whole].to_lists()
+
+
+def test_actions_tell_which_way_an_original_went():
+    """Two actions look the same and pay differently: `improved` depends on which one was taken."""
+    next_state = np.array([[1, 1, 2], [-1] * 3, [-1] * 3])
+    env = TabularMDP(next_state, [[1.0, 5.0, 3.0], [0.0] * 3, [0.0] * 3], [False, True, True], 0, 3)
+    task = Task(env, TablePolicy(np.full((3, 3), 1 / 3, np.float32)), goal=improved)
+    config = Config(lambda_path=100.0)
+    best = exact(task, Paths.from_lists([[0, 1], [0, 1]], [[0], [1]]), config)
+    assert best.status.tolist() == ["unchanged", "infeasible"]
+    assert best.paths.actions_to_lists()[0] == [1]
+    assert exact(task, Paths.from_lists([[0, 1]]), config).status.tolist() == ["infeasible"]  # the best-rewarded way
+
+
+def test_a_start_without_a_way_out():
+    task = Task(TabularMDP([[-1, -1]], [[0.0, 0.0]], [False], 0, 4), TablePolicy(np.full((1, 2), 0.5, np.float32)))
+    best = exact(task, Paths.from_lists([[0], [0, 7]]), Config(lambda_path=6.0))
+    assert best.reward.tolist() == [6.0, 3.0]
+    assert best.status.tolist() == ["unchanged", "cut"]
+    assert best.scores.policy.tolist() == [0.0, 0.0]
+
+
+def test_tables_hold_what_the_world_does():
+    mdp = Mdp(7)
+    tables = tabulate(mdp.task(None))
+    ids = tables.state_id
+    assert ids[0] == 0 and len(set(zip(ids, tables.ended, strict=True))) == len(ids)
+    for row, s in enumerate(ids):
+        assert tables.ended[row] == mdp.terminal[s]
+        assert tables.symbol[row] == mdp.symbols[s]
+        for a in range(A):
+            if a in mdp.usable(s):
+                assert ids[tables.following[row, a]] == mdp.next_state[s, a]
+                assert tables.reward[row, a] == mdp.reward[s, a]
+            else:
+                assert tables.following[row, a] == UNAVAILABLE
+    np.testing.assert_allclose(tables.link, np.asarray(link(mdp.probs[ids], A)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(tables.states.id, ids)
+
+
+def test_more_states_than_one_frontier_holds():
+    size = 700  # a star, then a rim
+    next_state = np.full((size, 2), -1)
+    next_state[0] = [1, 2]
+    next_state[1:, 0] = np.minimum(2 * np.arange(1, size) + 1, size - 1)
+    next_state[1:, 1] = np.minimum(2 * np.arange(1, size) + 2, size - 1)
+    env = TabularMDP(next_state, np.zeros((size, 2)), np.arange(size) == size - 1, 0, 20)
+    tables = tabulate(Task(env, TablePolicy(np.full((size, 2), 0.5, np.float32))))
+    assert sorted(tables.state_id) == list(range(size))
+    followed = tables.state_id[tables.following]
+    np.testing.assert_array_equal(followed[~tables.ended], next_state[tables.state_id[~tables.ended]])
+
+
+class Remembering:
+    """A P_A with a carry."""
+
+    def init(self):
+        return jnp.zeros(3)
+
+    def step(self, carry, state):
+        return carry + 1, jnp.log(jnp.full(A, 1 / A))
+
+
+jax.tree_util.register_static(Remembering)
+
+
+def small_task(**changes):
+    return Mdp(3).task(None).replace(**changes)
+
+
+ORIGINAL = Paths.from_lists([[int(Mdp(3).symbols[0])]])
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Config(lambda_path=-1.0), "lambda_path: .* got -1"),
+        (Config(lambda_policy=float("nan")), "lambda_policy: .* got nan"),
+        (Config(lambda_path=np.ones(2)), "lambda_path: .* each of 1 originals"),
+        (Config(w_sub=1.5), "w_sub: .* whole numbers, got 1.5"),
+        (Config(w_del=0.0), "w_del: .* got 0"),
+    ],
+)
+def test_a_bad_config_is_named(config, message):
+    with pytest.raises(ValueError, match=message):
+        exact(small_task(), ORIGINAL, config)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "lengths", "message"),
+    [
+        ([[2**31 - 1]], [1], r"originals\[0\]: expected a path from the start, symbol \d+, got 2147483647"),
+        ([[-1]], [0], r"originals\[0\]: a path needs at least its start"),
+        ([[3, -1]], [2], r"originals\[0\]: expected symbols of at least 0, got -1 at position 1"),
+        (np.zeros((0, 3)), [], "originals: expected at least one path"),
+    ],
+)
+def test_a_bad_original_is_named(symbols, lengths, message):
+    with pytest.raises(ValueError, match=message):
+        exact(small_task(), Paths(np.array(symbols, np.int32), np.array(lengths, np.int32)), Config())
+
+
+def test_a_world_that_cannot_be_certified_says_why(monkeypatch):
+    stochastic = TabularMDP(
+        reward=np.zeros((S, A)),
+        terminal=np.zeros(S, bool),
+        start=0,
+        max_steps=HORIZON,
+        transition=np.full((S, A, S), 1 / S),
+    )
+    uniform = TablePolicy(np.full((S, A), 1 / A, np.float32))
+    with pytest.raises(ValueError, match=r"task.env: expected a deterministic world.*action 0 in state 0"):
+        exact(Task(stochastic, uniform), ORIGINAL, Config())
+    with pytest.raises(ValueError, match=r"task.policy: .* carries a memory"):
+        exact(small_task(policy=Remembering()), ORIGINAL, Config())
+
+    class Endless(TabularMDP):
+        state_id = property()  # a world that can't number its states
+
+    tables = dict(next_state=np.zeros((S, A), int), reward=np.zeros((S, A)), terminal=np.zeros(S, bool))
+    with pytest.raises(ValueError, match=r"task.env: expected a finite world"):
+        exact(Task(Endless(**tables), Remembering()), ORIGINAL, Config())
+
+    rng = np.random.default_rng(0)
+    varied = TabularMDP(rng.integers(0, S, (S, A)), rng.normal(size=(S, A)), np.zeros(S, bool), 0, 10)
+    monkeypatch.setattr(optimum, "MAX_LAYER", 50)
+    with pytest.raises(ValueError, match=r"more than 50 pairs of state and R_goal"):
+        exact(Task(varied, uniform, goal=at_least(1.0)), Paths.from_lists([[0]]), Config())
+    exact(Task(varied, uniform), Paths.from_lists([[0]]), Config(lambda_path=0.0))  # without the goal it is small
+    monkeypatch.setattr(optimum, "MAX_BYTES", 1000)
+    with pytest.raises(ValueError, match=r"an original of 3 symbols would need .* GiB"):
+        exact(Task(varied, uniform), Paths.from_lists([[0, 0, 0]]), Config(lambda_path=100.0))
+
+
+def test_a_certificate_has_a_frame_with_one_row_an_original():
+    env = TabularMDP([[1, -1], [2, 0], [-1, -1]], np.ones((3, 2)), [False, False, True], 0, 4)
+    task = Task(env, TablePolicy(np.full((3, 2), 0.5)))
+    originals = Paths.from_lists([[0, 1, 2], [0, 1, 0, 1]])
+    best = exact(task, originals, Config(lambda_path=0.0, lambda_policy=0.0))
+    frame = best.to_frame()
+    assert frame["optimal"].to_list() == best.paths.to_lists() == [[0, 1, 0, 1, 2]] * 2
+    assert frame["reward"].to_list() == [4.0, 4.0]
+    assert frame["distance"].to_list() == [2, 1]

@@ -1,0 +1,372 @@
+"""Logs: read whole, in any order and form; bad rows cost their own path; the answer is certified or learned."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import log_walks
+import numpy as np
+import pandas
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from log_walks import CONFIG, NAMED, ROOMS, SMALL, WALKS, answers, walks
+from pprjax_envs import gridworld
+
+import pprjax
+from pprjax.certify.tables import tabulate
+from pprjax.commands import show
+from pprjax.logs import jobs
+from pprjax.logs.imitation import SMOOTHINGS, agent_policy, held_out_log_likelihood, shared_policy
+from pprjax.logs.log import Log
+
+
+def answer(frame, goal="state=garden", config=CONFIG, **options):
+    log = Log.read(frame, **NAMED | options)
+    return log.fit(goal).recourse(log, config)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return answer(WALKS)
+
+
+def test_a_recourse_reaches_the_goal_and_is_the_certified_best(expected):
+    log = Log.read(WALKS, **NAMED)
+    fitted = log.fit("state=garden")
+    assert fitted.deterministic
+    assert fitted.states.tolist() == sorted([*ROOMS, "garden"])
+    met = WALKS.filter(state="garden")["path"].to_list()
+    assert expected.filter(status="met")["path"].sort().to_list() == sorted(met)
+    todo = expected.filter(pl.col("status") != "met")
+    assert todo.height > 10
+    assert set(todo["status"]) == {"reached_goal"}
+    assert all(row[-1] == "garden" for row in todo["recourse"])
+    assert set(todo["gap"]) == {0.0}
+    assert set(todo["probability"]) == {1.0}
+    # again, one by one, by the library
+    number = {name: i for i, name in enumerate(fitted.states.tolist())}
+    for row in todo.iter_rows(named=True):
+        agent = fitted.agents.tolist().index(row["agent"])
+        original = pprjax.Paths.from_lists([[number[s] for s in row["original"]]])
+        best = pprjax.exact(fitted.task(agent, number[row["original"][0]]), original, CONFIG)
+        assert row["reward"] == pytest.approx(best.reward[0])
+        assert len(row["edits"]) - row["edits"].count("-") == len(row["recourse"])
+        assert sum(e != "=" for e in row["edits"]) == row["distance"]
+
+
+def test_counts_give_the_world_and_the_agents():
+    fitted = Log.read(WALKS, **NAMED).fit("state=garden")
+    states, actions = fitted.states.tolist(), fitted.actions.tolist()
+    for i, room in enumerate(ROOMS):
+        for action, step in (("forth", 1), ("back", -1)):
+            there = fitted.next_state[states.index(room), actions.index(action)]
+            taken = WALKS.filter(state=room, action=action).height
+            assert there == (states.index(ROOMS[(i + step) % 5]) if taken else -1)
+    assert fitted.reward[states.index("hall"), actions.index("door")] == 10.0
+    assert fitted.terminal.tolist() == [s == "garden" for s in states]
+    for number, agent in enumerate(fitted.agents.tolist()):
+        mine = fitted.counts_of(number)
+        for s, state in enumerate(states):
+            for a, action in enumerate(actions):
+                assert mine[s, a] == WALKS.filter(agent=agent, state=state, action=action).height
+        np.testing.assert_allclose(fitted.probs(number).sum(1), 1.0)
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from(["frame", "csv", "jsonl", "parquet", "folder", "pandas"]))
+def test_neither_order_nor_names_nor_form_matter(expected, tmp_path_factory, seed, form):
+    frame = WALKS.sample(fraction=1.0, shuffle=True, seed=seed)
+    frame = frame.rename({"agent": "who", "path": "trip", "step": "nr", "state": "place"})
+    names = {"agent": "who", "path": "trip", "step": "nr", "state": "place"}
+    folder = tmp_path_factory.mktemp("log")
+    source = frame
+    if form == "pandas":
+        source = pandas.DataFrame(frame.to_dict(as_series=False))
+    elif form == "folder":
+        frame[:40].write_csv(folder / "a.csv")
+        frame[40:].write_parquet(folder / "b.parquet")
+        source = folder
+    elif form != "frame":
+        source = folder / f"log.{form}"
+        {"csv": frame.write_csv, "jsonl": frame.write_ndjson, "parquet": frame.write_parquet}[form](source)
+    found = answer(source, **names)
+    if form == "pandas":
+        assert type(found).__module__.startswith("pandas")
+        columns = {c: [None if x != x else x for x in found[c].tolist()] for c in found.columns}  # NaN where it lacks
+        found = pl.DataFrame(columns, strict=False).cast(expected.schema)
+    assert found.equals(expected)
+
+
+BAD = """agent,path,step,state,action,reward
+a,good,0,x,go,1
+a,good,1,y,,
+a,number,0,x,go,NaN
+a,number,1,y,,
+a,hole,0,x,go,1
+a,hole,2,y,,
+a,twice,0,x,go,1
+a,twice,0,y,go,1
+a,short,0,x,,
+a,nowhere,0,NaN,go,1
+a,nowhere,1,y,,
+a,lazy,0,x,,1
+a,lazy,1,y,,
+a,words,zero,x,go,1
+,lost,0,x,go,1
+a,ragged,0
+"""
+
+
+def test_a_bad_row_is_reported_by_line_and_costs_its_own_path(tmp_path):
+    file = tmp_path / "log.csv"
+    file.write_text(BAD)
+    log = Log.read(file, **NAMED)
+    assert log.num_paths == 1
+    assert next(log.frames())["path"].to_list() == ["good"]
+    said = {(row["line"], row["path"]): row["reason"] for row in log.rejected.iter_rows(named=True)}
+    assert said == {
+        (4, "number"): "reward: missing",
+        (7, "hole"): "step 2 comes after 0: expected no gap",
+        (9, "twice"): "step 0 stands there twice",
+        (10, "short"): "a path of one state: expected two at least",
+        (11, "nowhere"): "state: expected a state, got nothing",
+        (13, "lazy"): "action: missing",
+        (15, "words"): "step: expected a number, got zero",
+        (16, "lost"): "agent: expected an agent, got nothing",
+        (17, "ragged"): "state: expected a state, got nothing",
+    }
+    with pytest.raises(ValueError, match=r"log.csv, line 4: reward: missing"):
+        Log.read(file, **NAMED, strict=True)
+    nan = WALKS.with_columns(reward=pl.when(path="p3", step=0).then(float("nan")).otherwise("reward"))
+    assert Log.read(nan, **NAMED).rejected["reason"].to_list() == ["reward: expected a number, got NaN"]
+
+
+def test_mistakes_are_named(tmp_path):
+    with pytest.raises(ValueError, match="agent: frame has no column 'who'; it has 'agent', 'path'"):
+        Log.read(WALKS, agent="who")
+    with pytest.raises(ValueError, match="there is no file"):
+        Log.read(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match=r"ends in .csv, .jsonl"):
+        Log.read(tmp_path / "log.xlsx")
+    with pytest.raises(ValueError, match="60 rows were rejected; the first, line 0: a path of one state"):
+        Log.read(WALKS.filter(step=0))
+    log = Log.read(WALKS, **NAMED)
+    for goal, said in {
+        "state=moon": "visits the state 'moon'",
+        "reward>=much": "a number behind reward>=, got 'much'",
+        "good": "needs a column of labels",
+        "win": 'expected "state=X", "reward>=x" or "good"',
+    }.items():
+        with pytest.raises(ValueError, match=said):
+            log.fit(goal)
+    with pytest.raises(ValueError, match="needs a column of rewards"):
+        Log.read(WALKS, action="action").fit("reward>=7")
+    with pytest.raises(ValueError, match="smoothing: expected a finite number above 0, got -1"):
+        log.fit(smoothing=-1)
+
+
+def test_without_actions_the_action_is_the_next_state():
+    log = Log.read(WALKS)
+    fitted = log.fit("state=garden")
+    assert set(fitted.actions) == set(fitted.states)
+    s, a = np.nonzero(fitted.next_state >= 0)
+    assert (fitted.states[fitted.next_state[s, a]] == fitted.actions[a]).all()
+
+
+def test_a_reward_goal_and_a_label_are_met():
+    found = answer(WALKS, "reward>=8")
+    todo = found.filter(pl.col("status") != "met")
+    assert (found.filter(status="met")["reward_before"] >= 8).all()
+    assert (todo["reward_before"] < 8).all()
+    assert (todo["reward_after"] >= 8).all()
+    labelled = WALKS.with_columns(good=(pl.col("state") == "garden").any().over("agent", "path"))
+    log = Log.read(labelled, **NAMED, good="good")
+    fitted = log.fit("good")
+    assert fitted.states[fitted.ends].tolist() == ["garden"]
+    assert fitted.goal_accuracy == 1.0
+    assert fitted.recourse(log, CONFIG).equals(answer(WALKS))
+
+
+def test_chance_is_seen_and_is_learned_not_certified():
+    slips = pl.concat(
+        [WALKS, WALKS.with_columns(path="s" + pl.col("path"), state=pl.col("state").replace("den", "bath"))]
+    )
+    log = Log.read(slips, **NAMED)
+    fitted = log.fit("state=garden")
+    assert not fitted.deterministic
+    np.testing.assert_allclose(fitted.transition.sum(2)[fitted.transition.any(2)], 1.0)
+    few = next(log.frames())[:3]
+    with pytest.raises(ValueError, match="method: chance decides"):
+        jobs.recourse_frame(fitted, few, CONFIG, method="exact")
+    found = jobs.recourse_frame(fitted, few, SMALL).filter(pl.col("status") != "met")
+    number = [{name: i for i, name in enumerate(names.tolist())} for names in (fitted.states, fitted.actions)]
+    for row in found.iter_rows(named=True):
+        states, actions = ([table[x] for x in row[c]] for table, c in zip(number, ("recourse", "actions"), strict=True))
+        likely = [fitted.transition[s, a, n] for s, a, n in zip(states, actions, states[1:], strict=False)]
+        assert row["probability"] == pytest.approx(np.prod(likely))
+    assert set(found["method"]) == {"learned"}
+    assert found["gap"].null_count() == found.height
+
+
+def test_the_smoothing_of_the_highest_held_out_likelihood_is_chosen():
+    fitted = Log.read(walks(400, 1), **NAMED).fit("state=garden")
+    assert set(fitted.likelihoods) == set(SMOOTHINGS)
+    assert fitted.likelihoods[fitted.smoothing] == max(fitted.likelihoods.values())
+    assert Log.read(WALKS, **NAMED).fit(smoothing=7.0).smoothing == 7.0
+
+
+def test_an_agent_with_few_steps_acts_like_everyone_and_one_with_many_like_itself():
+    everyone = np.array([[50, 50], [0, 10]])
+    shared = shared_policy(everyone)
+    np.testing.assert_allclose(shared, [[0.5, 0.5], [0.0, 1.0]])
+    np.testing.assert_allclose(agent_policy(np.zeros((2, 2), int), shared, 3.0), shared)
+    own = agent_policy(np.array([[3000, 0], [0, 0]]), shared, 3.0)
+    assert own[0, 0] == pytest.approx((3000 + 1.5) / 3003)
+    mean = held_out_log_likelihood(np.array([3]), np.array([4]), np.array([0.5]), np.array([7]), 2.0)
+    assert mean == pytest.approx(np.log(4 / 6))
+
+
+def test_the_drivers_are_recovered_from_their_own_logs():
+    """KL(P_A, estimate), weighted by how often a state is visited, from 1,000 paths each."""
+    env = gridworld.task().env
+    frames, tables = [], {}
+    for driver in ("experienced", "newbie"):
+        tables[driver] = tabulate(pprjax.Task(env, gridworld.agent(env, driver)))
+        frames.append(simulated(tables[driver], driver, 1000, np.random.default_rng(0)))
+    log = Log.read(pl.concat(frames), action="action", reward="reward")
+    fitted = log.fit()
+    for number, driver in enumerate(fitted.agents.tolist()):
+        table = tables[driver]
+        truth = np.exp(table.log_prob)
+        row = {int(i): r for r, i in enumerate(table.state_id) if not table.ended[r]}
+        counts, probs = fitted.counts_of(number), fitted.probs(number)
+        kl = 0.0
+        for s, name in enumerate(fitted.states.tolist()):
+            p = truth[row[name]] if name in row and counts[s].sum() else None
+            if p is not None:
+                q = np.array(
+                    [probs[s, fitted.actions.tolist().index(a)] if a in fitted.actions else 0 for a in range(len(p))]
+                )
+                there = p > 0
+                kl += counts[s].sum() * (p[there] * np.log(p[there] / np.maximum(q[there], 1e-12))).sum()
+        assert kl / counts.sum() <= 0.05
+
+
+def simulated(table, agent, num, rng):
+    """Paths of an agent that follows P_A, 27 actions at most."""
+    row, rows = np.zeros(num, int), []
+    going = np.ones(num, bool)
+    for step in range(28):
+        probs = np.where(table.following[row] >= 0, np.exp(table.log_prob[row]), 0.0)
+        ends = going & (table.ended[row] | (step == 27))
+        acts = going & ~ends
+        total = probs.cumsum(1)
+        action = (rng.random(num)[:, None] * np.maximum(total[:, -1:], 1e-9) > total).sum(1)
+        action = np.minimum(action, probs.shape[1] - 1)
+        here = pl.DataFrame({"path": np.arange(num), "step": step, "state": table.state_id[row], "action": action})
+        here = here.with_columns(reward=pl.Series(table.reward[row, action].astype(float)), agent=pl.lit(agent))
+        gone = pl.Series(ends)
+        rows.append(here.with_columns(action=pl.when(~gone).then("action")).filter(pl.Series(acts | ends)))
+        going = acts
+        row = np.where(acts, table.following[row, action], row)
+    return pl.concat(rows)
+
+
+def run(tmp_path, out, **options):
+    file = tmp_path / "log.csv"
+    if not file.exists():
+        WALKS.write_csv(file)
+    job = jobs.Job(file, out, read=NAMED, fit={"goal": "state=garden"}, config=CONFIG, chunk=8, **options)
+    return jobs.run(job, progress=False)
+
+
+def test_a_run_writes_one_row_a_path_and_what_it_learned(tmp_path, expected):
+    out = tmp_path / "out.parquet"
+    done = run(tmp_path, out)
+    assert pl.read_parquet(out).sort("agent", "path").equals(expected)
+    assert done["num_paths"] == 60
+    assert sum(done["status"].values()) == 60
+    assert not (tmp_path / "out.parquet.work").exists()
+    fit = json.loads((tmp_path / "out.parquet.fit" / "fit.json").read_text())
+    assert fit["num_states"] == 6
+    policies = pl.read_parquet(tmp_path / "out.parquet.fit" / "policies.parquet")
+    assert policies["count"].sum() == WALKS["action"].is_not_null().sum()
+
+
+def test_show_draws_a_recourse_and_says_why_a_path_is_not_there(tmp_path, capsys):
+    torn = WALKS.head(1).with_columns(path=pl.lit("torn"), state=pl.lit(None, pl.String))
+    pl.concat([WALKS, torn]).write_csv(tmp_path / "log.csv")
+    run(tmp_path, tmp_path / "out.parquet")
+    edited = (
+        pl.read_parquet(tmp_path / "out.parquet")
+        .filter(pl.col("edits").str.contains("+", literal=True))
+        .row(0, named=True)
+    )
+    show.main(tmp_path / "out.parquet", path=edited["path"])
+    drawn = capsys.readouterr().out
+    assert f"path {edited['path']} of agent {edited['agent']}: reached_goal" in drawn
+    assert drawn.count("inserted") == edited["edits"].count("+")
+    with pytest.raises(ValueError, match=r"no path 'torn'; it was rejected, line \d+: state: "):
+        show.main(tmp_path / "out.parquet", path="torn")
+    with pytest.raises(ValueError, match=r"no path 'nowhere'$"):
+        show.main(tmp_path / "out.parquet", path="nowhere")
+
+
+def test_a_run_that_died_goes_on_where_it_was(tmp_path, expected, monkeypatch):
+    out, calls = tmp_path / "out.parquet", []
+    solve = jobs.recourse_frame
+
+    def dies(fitted, paths, *rest, **options):
+        calls.append(paths["path"].to_list())
+        if len(calls) == 3:
+            raise MemoryError
+        return solve(fitted, paths, *rest, **options)
+
+    monkeypatch.setattr(jobs, "recourse_frame", dies)
+    with pytest.raises(MemoryError):
+        run(tmp_path, out)
+    assert not out.exists()
+    with pytest.raises(ValueError, match="of other options; remove it to start anew"):
+        run(tmp_path, out, seed=1)
+    run(tmp_path, out)
+    done = sorted(path for call in calls[:2] + calls[3:] for path in call)
+    assert done == sorted(expected["path"].to_list())  # nothing twice, nothing lost
+    assert pl.read_parquet(out).sort("agent", "path").equals(expected)
+
+
+def test_a_mistake_leaves_nothing_in_the_way(tmp_path):
+    with pytest.raises(ValueError, match="method: chance"):
+        slips = tmp_path / "slips.csv"
+        pl.concat([WALKS, WALKS.with_columns(path="s" + pl.col("path"), state=pl.lit("den"))]).write_csv(slips)
+        jobs.run(jobs.Job(slips, tmp_path / "slips.parquet", read=NAMED, fit={}, method="exact"), progress=False)
+    assert not (tmp_path / "slips.parquet.work").exists()  # a mistake stands in nobody's way
+
+
+@pytest.mark.slow
+def test_rows_do_not_depend_on_the_chunk_they_stand_in_nor_on_the_number_of_devices(expected, tmp_path):
+    command = [sys.executable, str(Path(log_walks.__file__)), str(tmp_path)]
+    two = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    with subprocess.Popen(command, env=two, stdout=subprocess.PIPE, text=True) as other:
+        log = Log.read(WALKS, **NAMED)
+        fitted = log.fit("state=garden")
+        paths = pl.concat(list(log.frames()))
+        alone = pl.concat([jobs.recourse_frame(fitted, paths[i : i + 7], CONFIG) for i in range(0, len(paths), 7)])
+        assert alone.sort("agent", "path").equals(expected)
+        found = answers()
+        learned = found["learned"]
+        last = paths.filter(agent="ada", path=learned["path"][-1])
+        again = jobs.recourse_frame(fitted, last, SMALL, method="learned")
+        assert learned[-1:].equals(again)
+        for noise in ("fresh", "observed"):  # where nothing is left to chance it says the same
+            same = jobs.recourse_frame(fitted, last, SMALL, method="learned", noise=noise)
+            assert same.equals(again)
+        assert other.communicate()[0] == "2\n"
+    assert jax.local_device_count() == 1
+    for name, frame in found.items():
+        assert frame["method"].drop_nulls().unique().to_list() == [name]
+        assert pl.read_parquet(tmp_path / f"{name}.parquet").equals(frame)
