@@ -1,87 +1,23 @@
 """Constraints hold always: certificates against every path there is, and recourse that never breaks one."""
 
-import itertools
-
 import jax
 import numpy as np
 import pytest
+from brute_force import GOALS, HORIZON, UNEVEN, A, Mdp, count, feasible, lambdas
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pprjax_envs import TabularMDP
-from test_optimum import GOALS, HORIZON, UNEVEN, A, Mdp, edit, lambdas
+from ring_road import CONFIG, KEY, ORIGINALS, ring
 
 from pprjax.certify.optimum import exact
 from pprjax.config import Config
 from pprjax.constraints import Constraints
-from pprjax.goals import improved, reached
+from pprjax.goals import improved
 from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
-from pprjax.reward import link
 from pprjax.scoring import score
 from pprjax.solve import recourse
 from pprjax.task import Task
-
-KEY = jax.random.key(5)
-
-
-def count(rules, symbols, actions, original, kept, costs):
-    """Violations, as the words say."""
-    moves = list(itertools.pairwise(symbols))
-    left = iter(symbols)
-    return (
-        sum(s in rules.get("forbidden_states", ()) for s in symbols)
-        + sum(a in rules.get("forbidden_actions", ()) for a in actions)
-        + sum(move in rules.get("forbidden_transitions", ()) for move in moves)
-        + max(edit(original, symbols, costs) - rules.get("max_distance", np.inf), 0)
-        + max(len(symbols) - rules.get("max_length", np.inf), 0)
-        + sum(original[i] not in left for i in kept)
-    )
-
-
-def every_path(mdp, rules):
-    """(states, actions) of every path that takes no forbidden action, state or transition and is not too long."""
-    horizon = min(HORIZON, rules.get("max_length", np.inf) - 1)
-    look = mdp.symbols
-
-    def choices(s):
-        after = {a: mdp.next_state[s, a] for a in mdp.usable(s)}
-        return [
-            a
-            for a, n in after.items()
-            if a not in rules.get("forbidden_actions", ())
-            and look[n] not in rules.get("forbidden_states", ())
-            and (look[s], look[n]) not in rules.get("forbidden_transitions", ())
-        ]
-
-    open_paths = [((0,), ())]
-    while open_paths:
-        states, actions = open_paths.pop()
-        able = choices(states[-1])
-        if len(actions) == horizon or not able:
-            yield states, actions
-        open_paths += [
-            ((*states, int(mdp.next_state[states[-1], a])), (*actions, int(a)))
-            for a in (able if len(actions) < horizon else ())
-        ]
-
-
-def worth(mdp, states, actions, original, lambda_path, lambda_policy, costs):
-    h = np.asarray(link(mdp.probs, A), float)
-    earned = sum(mdp.reward[s, a] for s, a in zip(states, actions, strict=False))
-    habit = sum(h[s, a] for s, a in zip(states, actions, strict=False))
-    distance = edit(original, mdp.symbols[list(states)], costs)
-    return earned, earned + lambda_policy * habit + lambda_path / (1 + distance)
-
-
-def feasible(mdp, goal, rules, keep, original, lambda_path, lambda_policy, costs):
-    """(R, symbols) of every feasible path, the best first."""
-    found = []
-    for states, actions in every_path(mdp, rules):
-        symbols = mdp.symbols[list(states)].tolist()
-        earned, value = worth(mdp, states, actions, original, lambda_path, lambda_policy, costs)
-        if mdp.meets(goal, states[-1], earned, original) and not count(rules, symbols, actions, original, keep, costs):
-            found.append((value, tuple(symbols)))
-    return sorted(found, reverse=True)
 
 
 @st.composite
@@ -130,20 +66,6 @@ def test_no_feasible_path_is_better_than_the_certificate(data, seed, goal, costs
         assert count(rules, symbols, actions, original, keep[b], costs) == best.scores.violations[b] == 0
 
 
-# A ring road 0 1 2 3 4 with a shortcut from 1 to 3 and a hill 5 beside 2; 6 is home. Actions: on, across, home; the
-# fourth is nowhere.
-NEXT_STATE = np.array([[1, 5, -1], [2, 3, -1], [3, 5, -1], [4, 1, 6], [0, -1, 6], [2, 3, 0], [-1, -1, -1]])
-NEXT_STATE = np.pad(NEXT_STATE, ((0, 0), (0, 1)), constant_values=-1)
-REWARD = np.array([[0, -1, 0], [0.5, 0, 0], [0, 0, 0], [0, 0, 2], [-1, 0, 3], [1, 0, 0], [0, 0, 0]])
-REWARD = np.pad(REWARD, ((0, 0), (0, 1)))
-PROBS = np.where(NEXT_STATE >= 0, [0.6, 0.3, 0.1, 0], 0.0)
-PROBS[6] = 1 / 4
-ORIGINALS = [[0, 1, 2, 3, 1, 2, 3], [0, 5, 2, 5, 3], [0, 1, 3, 4, 0]]
-CONFIG = Config(
-    lambda_path=3.0, lambda_policy=0.3, iterations=20, num_paths=64, num_best=16, updates=2, batch_size=32, width=16
-)
-
-
 LOOSE = {
     "forbidden_states": (77,),
     "forbidden_actions": (3,),
@@ -159,12 +81,6 @@ def padded(rules):
     for name in ("forbidden_states", "forbidden_actions", "forbidden_transitions"):
         full[name] = (full[name] * 3)[:3]
     return full
-
-
-def ring(**rules):
-    env = TabularMDP(NEXT_STATE, REWARD, np.arange(7) == 6, 0, 7)
-    policy = TablePolicy(np.float32(PROBS / PROBS.sum(1, keepdims=True)))
-    return Task(env, policy, goal=reached, constraints=Constraints(**rules) if rules else None)
 
 
 def solve(task, originals=ORIGINALS):

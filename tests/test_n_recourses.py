@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
+from brute_force import GOALS, UNEVEN, Mdp, edit, feasible, lambdas
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_constraints import CONFIG, KEY, ORIGINALS, feasible, ring
-from test_optimum import GOALS, UNEVEN, Mdp, edit, lambdas
+from ring_road import CONFIG, KEY, ORIGINALS, ring
 
 from pprjax.certify import n_best
 from pprjax.certify.optimum import exact

