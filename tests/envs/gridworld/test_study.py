@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 from pprjax_envs import GridWorld, gridworld
-from pprjax_envs.gridworld import study
-from pprjax_envs.gridworld.command import DRIVERS
+from pprjax_envs.gridworld import claims, comparison, study
+from pprjax_envs.gridworld.settings import DRIVERS
 
 from pprjax import Config, exact
 from pprjax.task import Task
@@ -27,7 +27,7 @@ def scores():
         best = exact(Task(ENV, gridworld.agent(ENV, driver)), ORIGINALS, Config())
         found = {"recourse": best.paths.to_lists(), "actions": best.paths.actions_to_lists()}
         frames.append(pl.DataFrame({"driver": driver, "path": range(3), "optimal": best.paths.to_lists(), **found}))
-    return study.methods(ENV, ORIGINALS, pl.concat(frames))
+    return comparison.methods(ENV, ORIGINALS, pl.concat(frames))
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def lambdas():
             "r_policy": q,
             "s_goal": -p * q,
         }
-        for p in study.WEIGHTS
-        for q in study.WEIGHTS
+        for p in comparison.WEIGHTS
+        for q in comparison.WEIGHTS
     ]
     return pl.DataFrame(rows)
 
@@ -70,22 +70,22 @@ def test_the_divergence_by_hand():
     task = gridworld.task()
     route = ORIGINALS.to_lists()[0]
     probs, params = np.asarray(task.policy.probs, float), task.params
-    assert study.divergence(task, [route, route]) == pytest.approx(study.divergence(task, [route]))
+    assert comparison.divergence(task, [route, route]) == pytest.approx(comparison.divergence(task, [route]))
     s, next_state = int(params.start), np.asarray(params.next_state)
     one, two = ([s, int(cell)] for cell in next_state[s][next_state[s] >= 0][:2])  # without money a state is its cell
     chances = [probs[s, list(next_state[s]).index(path[1])] for path in (one, two)]
-    assert study.divergence(task, [one]) == pytest.approx(-np.log(chances[0]), rel=1e-5)
+    assert comparison.divergence(task, [one]) == pytest.approx(-np.log(chances[0]), rel=1e-5)
     expected = sum(0.5 * np.log(0.5 / p) for p in chances)
-    assert study.divergence(task, [one, two]) == pytest.approx(expected, rel=1e-5)
+    assert comparison.divergence(task, [one, two]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_claims_hold_where_the_tables_say_so(scores, lambdas):
-    found = {c["claim"]: c for c in study.claims(ENV, scores, lambdas)}
+    found = {c["claim"]: c for c in claims.check(ENV, scores, lambdas)}
     assert len(found) == 10
     assert all(c["holds"] for name, c in found.items() if "lambda" in name or "λ" in name)
-    own = {(row["recourse"], row["agent"]): row for row in study.personalization(ENV, scores).to_dicts()}
+    own = {(row["recourse"], row["agent"]): row for row in comparison.personalization(ENV, scores).to_dicts()}
     for driver in DRIVERS:
-        mine, other = own[driver, driver], own[driver, study._other(driver)]
+        mine, other = own[driver, driver], own[driver, comparison.other_driver(driver)]
         assert mine["s_policy"] > other["s_policy"]
         assert mine["kl"] < other["kl"]
 
@@ -101,9 +101,9 @@ def test_claims_hold_where_the_tables_say_so(scores, lambdas):
 )
 def test_claims_fail_where_the_tables_do(scores, lambdas, column, claim):
     turned = lambdas.with_columns(-pl.col(column))
-    failed = {c["claim"] for c in study.claims(ENV, scores, turned) if not c["holds"]}
+    failed = {c["claim"] for c in claims.check(ENV, scores, turned) if not c["holds"]}
     assert claim in failed
-    assert claim in {c["claim"] for c in study.claims(ENV, scores, lambdas) if c["holds"]}
+    assert claim in {c["claim"] for c in claims.check(ENV, scores, lambdas) if c["holds"]}
 
 
 def test_claims_on_methods_and_drivers_can_fail(scores, lambdas):
@@ -111,13 +111,28 @@ def test_claims_on_methods_and_drivers_can_fail(scores, lambdas):
         method=pl.col("method").replace({"PPR": "BL1", "BL1": "PPR"}),
         driver=pl.col("driver").replace({DRIVERS[0]: DRIVERS[1], DRIVERS[1]: DRIVERS[0]}),
     )
-    failed = " ".join(c["claim"] for c in study.claims(ENV, swapped, lambdas) if not c["holds"])
+    failed = " ".join(c["claim"] for c in claims.check(ENV, swapped, lambdas) if not c["holds"])
     assert "s_policy is above" in failed
+
+
+def test_what_follows_from_eq_5_is_not_counted(scores, lambdas):
+    """Nor is what the paper does not claim."""
+    found = claims.check(ENV, scores, lambdas)
+    assert {c["claim"] for c in found if c["follows"]} == {
+        "s_path rises with lambda_path",
+        "r_policy rises with lambda_policy",
+    }
+    num_holding, num_tested = claims.count(found)
+    assert num_tested == 7
+    fewer = [c | {"holds": False} for c in found]
+    assert claims.count(fewer) == (0, 7)
+    assert claims.count([c | {"holds": c["follows"] or not c["paper"]} for c in found]) == (0, 7)
+    assert num_holding == 7 - sum(not c["holds"] for c in found if c["paper"] and not c["follows"])
 
 
 @pytest.mark.slow
 def test_the_command_writes_each_figure_beside_its_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "WEIGHTS", (0.1, 10.0))
+    monkeypatch.setattr(comparison, "WEIGHTS", (0.1, 10.0))
     map_file = tmp_path / "mine.txt"
     map_file.write_text("S.H\nL#$\nL.F\n")
     study.main(out=tmp_path / "out", num=2, heat=1, maps=(map_file,), max_steps=20, config=TINY)

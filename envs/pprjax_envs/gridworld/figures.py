@@ -1,0 +1,60 @@
+"""The figures of the grid world's commands."""
+
+from __future__ import annotations
+
+import polars as pl
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from pprjax import plotting
+from pprjax_envs.gridworld.world import GridWorld
+
+COLORS = {"PPR": "#0072b2", "BL1": "#e69f00", "optimum": "#555555"}
+SCORES = {"s_policy": "s_policy: mean log P_A", "s_path": "s_path = 1 / (d + 1)", "s_goal": "s_goal = R_goal"}
+
+
+def routes(env: GridWorld, table: pl.DataFrame) -> Figure:
+    """A map for each original, with the recourses of both drivers."""
+    paths = table["path"].unique().sort()
+    columns = min(2, len(paths))
+    rows = -(-len(paths) // columns)
+    height, width = env.shape
+    size = (columns * (0.62 * width + 2.2), rows * (0.62 * height + 0.6))
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    plt.close(figure)
+    for ax in axes.flat[len(paths) :]:
+        ax.remove()
+    for ax, path in zip(axes.flat, paths, strict=False):
+        mine = {row["driver"]: row for row in table.filter(path=path).iter_rows(named=True)}
+        original = next(iter(mine.values()))["original"]
+        env.render(original, recourse={d: row["recourse"] for d, row in mine.items()}, title=f"route {path}", ax=ax)
+    return figure
+
+
+def link(links: pl.DataFrame) -> Figure:
+    """The link function: a line for each size of the action set."""
+    figure, ax = plt.subplots(figsize=(5.5, 3.6), layout="constrained")
+    shades = plt.get_cmap("viridis")
+    sizes = links["num_actions"].unique().sort()
+    for i, size in enumerate(sizes):
+        rows = links.filter(num_actions=size)
+        ax.plot(rows["p"], rows["h"], label=f"A = {size}", color=shades(i / len(sizes)))
+    ax.axhline(0, color="#999999", linewidth=0.8)
+    ax.set(xlabel="p = P_A(s, a)", ylabel="h(p)", title="The link function is 0 where the agent is indifferent")
+    ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    plt.close(figure)
+    return figure
+
+
+def scores(table: pl.DataFrame, title: str) -> Figure:
+    """Violins of the three scores of each method."""
+    return plotting.violins(table, SCORES, by="method", colors=COLORS, title=title)
+
+
+def heat_maps(lambdas: pl.DataFrame) -> Figure:
+    """The mean scores and gaps over λ_path and λ_policy."""
+    num = lambdas["path"].n_unique()
+    names = SCORES | {"gap": "gap to the certified optimum, a share of it"}
+    title = f"Means over {num} bad route{'s' * (num > 1)} and 2 drivers; each cell trained by itself"
+    return plotting.heat_maps(lambdas, names, title=title)
