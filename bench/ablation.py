@@ -47,7 +47,7 @@ def main() -> None:
     routes = gridworld.bad_paths(env, args.routes)
     originals = routes[np.tile(np.arange(args.routes), len(CELLS))]
     lambda_path, lambda_policy = np.repeat(CELLS, args.routes, axis=0).T
-    config = Config(iterations=args.iterations, lambda_path=lambda_path, lambda_policy=lambda_policy)
+    config = Config(habit="link", iterations=args.iterations, lambda_path=lambda_path, lambda_policy=lambda_policy)
     tasks = [Task(env, gridworld.agent(env, driver), goal=goals.reached) for driver in ("experienced", "newbie")]
     optimum = np.stack([exact(task, originals, config).reward for task in tasks])
 

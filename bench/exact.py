@@ -31,11 +31,15 @@ def main() -> None:
     tasks = {goal: gridworld.task("experienced", goal=goal) for goal in (None, gridworld.reached)}
     first, times = [], [[] for _ in CASES]
     for goal, lambda_path, lambda_policy in CASES:
-        config = Config(lambda_path=lambda_path, lambda_policy=lambda_policy)
+        config = Config(habit="link", lambda_path=lambda_path, lambda_policy=lambda_policy)
         first.append(timed(tasks[goal], originals, config))
     for _ in range(REPEATS):  # in turns, so that a busy moment does not fall on one case
         for taken, (goal, lambda_path, lambda_policy) in zip(times, CASES, strict=True):
-            taken.append(timed(tasks[goal], originals, Config(lambda_path=lambda_path, lambda_policy=lambda_policy)))
+            taken.append(
+                timed(
+                    tasks[goal], originals, Config(habit="link", lambda_path=lambda_path, lambda_policy=lambda_policy)
+                )
+            )
 
     rows = [
         {

@@ -41,7 +41,7 @@ class Rewritten(gymnasium.Env):
     def __init__(self, tables: Tables, horizon: int, config: Config, original: list[int]):
         self.tables, self.horizon, self.original = tables, horizon, original
         self.available = tables.following != UNAVAILABLE
-        self.paid = tables.reward + config.lambda_policy * tables.link
+        self.paid = tables.reward + config.lambda_policy * tables.habit
         self.lambda_path = float(config.lambda_path)
         self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (tables.num_rows + horizon + 1,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(tables.num_actions)
@@ -123,10 +123,10 @@ def main() -> None:
     args = arguments.parse_args()
     torch.set_num_threads(1)  # faster than more threads at this size
     task = gridworld.task()
-    tables, originals = tabulate(task), gridworld.bad_paths(task.env, args.originals)
+    tables, originals = tabulate(task, habit="link"), gridworld.bad_paths(task.env, args.originals)
     figures: dict = {"originals": args.originals, "cells": {}}
     for lambda_path, lambda_policy in CELLS:
-        config = Config(lambda_path=lambda_path, lambda_policy=lambda_policy, iterations=args.iterations)
+        config = Config(habit="link", lambda_path=lambda_path, lambda_policy=lambda_policy, iterations=args.iterations)
         optimum = exact(task, originals, config).reward
 
         def score(rewards, greedy, optimum=optimum):

@@ -37,7 +37,7 @@ def main() -> None:
     arguments.add_argument("--routes", type=int, default=10)
     arguments.add_argument("--many", type=int, default=100, help="routes at 0.1/0.1")
     args = arguments.parse_args()
-    config = Config(**(PLAIN if args.plain else {}))
+    config = Config(habit="link", **(PLAIN if args.plain else {}))
     env = GridWorld()
     started = time.perf_counter()
 

@@ -67,11 +67,11 @@ class World:
     """The task's tables, and Eq. 5 for paths of rows."""
 
     def __init__(self, task, config: Config, original: list[int]):
-        tables = tabulate(task)
+        tables = tabulate(task, habit=config.habit)
         self.horizon = task.horizon
         self.following = tables.following
         self.available = (tables.following != UNAVAILABLE) & ~tables.ended[:, None]
-        self.paid = tables.reward + config.lambda_policy * tables.link  # of each step; R_path comes with the last
+        self.paid = tables.reward + config.lambda_policy * tables.habit  # of each step; R_path comes with the last
         self.probs = np.where(self.available, np.exp(tables.log_prob), 0.0)
         self.ended, self.letters = tables.ended, (tables.symbol + ord("0")).astype(np.uint8)
         self.lambda_path = config.lambda_path
@@ -301,9 +301,9 @@ def main() -> None:
     torch.set_num_threads(1)  # faster than more threads at this size
     task = gridworld.task()
     cells = {
-        "0.1/0.1": (Config(), args.originals, args.torch_originals, args.cap, 10),
+        "0.1/0.1": (Config(habit="link"), args.originals, args.torch_originals, args.cap, 10),
         "10/10": (
-            Config(lambda_path=10.0, lambda_policy=10.0),
+            Config(habit="link", lambda_path=10.0, lambda_policy=10.0),
             args.hard_originals,
             args.hard_torch_originals,
             args.hard_cap,

@@ -44,7 +44,7 @@ def frozen_lake():
 def ours():
     task = gridworld.task()
     path = gridworld.bad_paths(task.env, 1)
-    config = Config()
+    config = Config(habit="link")
 
     @jax.jit
     def run(task, key):

@@ -28,7 +28,7 @@ def main() -> None:
     args = arguments.parse_args()
     task = gridworld.task()
     originals = gridworld.bad_paths(task.env, args.originals)
-    config = Config(iterations=args.iterations)
+    config = Config(habit="link", iterations=args.iterations)
 
     def run():
         began = time.perf_counter()

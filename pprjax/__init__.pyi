@@ -1,5 +1,6 @@
 from . import baselines as baselines
 from .certify.optimum import exact as exact
+from .config import PAPER as PAPER
 from .config import Config as Config
 from .constraints import Constraints as Constraints
 from .edit_distance import euclidean as euclidean

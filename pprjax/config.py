@@ -8,6 +8,7 @@ import numpy as np
 from flax import struct
 
 from pprjax.edit_distance import EditCosts
+from pprjax.reward import Habit
 
 
 def _static(default):
@@ -27,6 +28,9 @@ class Config:
     """λ_path ≥ 0: the weight of staying close to the original path."""
     lambda_policy: float = 0.1
     """λ_policy ≥ 0: the weight of acting as the agent would."""
+    habit: Habit = _static("regret")
+    """How R_policy charges an action: "regret", by how much less likely it is than the agent's favourite; or "link",
+    h(P_A) of Eq. 4, which pays for every action likelier than 1/A, and so for long paths."""
     gamma: float = 1.0
     """γ in [0, 1]: the discount in the Q-learning target. Eq. 5 is undiscounted, so 1; the paper trains with 0.99."""
     learning_rate: float = 2e-3
@@ -93,6 +97,16 @@ class Config:
         return EditCosts(self.w_ins, self.w_del, self.w_sub)
 
 
+PAPER = Config(habit="link", gamma=0.99, learning_rate=1e-3)
+"""What the paper's experiments have in common: h(p) as habit, λ 0.1/0.1, γ 0.99 and learning rate 1e-3."""
+
+CHOICES = {
+    "habit": ("regret", "link"),
+    "epsilon_from": ("uniform", "policy"),
+    "target": ("td", "return", "published"),
+}
+
+
 def check_config(config: Config, num_originals: int) -> None:
     """Raise a ValueError that names the first setting out of range, what it is and what it should be."""
     for name in ("lambda_path", "lambda_policy"):
@@ -122,7 +136,7 @@ def check_config(config: Config, num_originals: int) -> None:
         raise ValueError("edited_lanes: expected mixed_lanes with it, some of which they replace")
     if config.mixed_replay and config.batch_size < 2:
         raise ValueError(f"batch_size: expected at least 2 with mixed_replay, got {config.batch_size}")
-    for name, choices in {"epsilon_from": ("uniform", "policy"), "target": ("td", "return", "published")}.items():
+    for name, choices in CHOICES.items():
         if getattr(config, name) not in choices:
             raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {getattr(config, name)!r}")
     config.costs.check()

@@ -22,7 +22,7 @@ class Scores:
 
     goal: np.ndarray  # float[B], s_goal = R_goal, the sum of the environment's rewards
     path: np.ndarray  # float[B], s_path = R_path = 1 / (d + 1)
-    link: np.ndarray  # float[B], R_policy = Σ h(P_A)
+    r_policy: np.ndarray  # float[B], R_policy, the sum of regrets, or of h(P_A)
     policy: np.ndarray  # float[B], s_policy = mean log P_A over the actions taken; 0 where none is
     distance: np.ndarray  # int32[B], d; float under edit costs other than 1
     violations: np.ndarray  # int32[B], of the task's constraints: 0 where there are none
@@ -61,7 +61,7 @@ def best_at(
         lambda_path: float[*b, M].
         lambda_policy: float[*b, M].
     """
-    goal, path, habits = (np.asarray(x)[..., None, :] for x in (scores.goal, scores.path, scores.link))
+    goal, path, habits = (np.asarray(x)[..., None, :] for x in (scores.goal, scores.path, scores.r_policy))
     weights = np.broadcast_arrays(lambda_path, lambda_policy)
     at_path, at_policy = (np.asarray(weight)[..., None] for weight in weights)
     rewards = np.asarray(total(goal, path, habits, lambda_path=at_path, lambda_policy=at_policy))

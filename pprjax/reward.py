@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Num, Shaped
+from jaxtyping import Array, Bool, Float, Int, Num, Shaped
 
 PROBABILITY_FLOOR = 1e-6
 """Probabilities are clipped to [1e-6, 1 - 1e-6] before h, which is infinite at 0 and 1."""
+
+LOG_FLOOR = float(np.log(1e-30))
+"""log P_A is at least this in a regret, so that what the agent never does costs 69 nats and not infinitely much."""
+
+Habit = Literal["regret", "link"]
+"""How R_policy charges an action: by its regret, or by the link h(p) of Eq. 4."""
 
 
 def similarity(distance: Num[Array, "*b"] | np.ndarray | float) -> Float[Array, "*b"]:
@@ -36,6 +44,25 @@ def link(prob: Shaped[Array, "*b"] | np.ndarray | float, num_actions: int | Int[
     return jnp.where(p >= 1.0 / num_actions, liked, jnp.log(num_actions * p))
 
 
+def regret(
+    log_probs: Float[Array, "*b A"] | np.ndarray, available: Bool[Array, "*b A"] | np.ndarray | None = None
+) -> Float[Array, "*b A"]:
+    """log P_A(s, a) - max_b log P_A(s, b) ≤ 0, in nats, of every action a; b runs over the actions that there are.
+
+    The agent's favourite is free, and any other action costs how much less likely it is. Nothing is earned by going on,
+    so no path gains by growing longer (greedy regularization of decoding: Meister, Cotterell and Vieira, arXiv
+    2010.02650). It is 0 for an action that is not available.
+
+    Args:
+        log_probs: log P_A of all A actions; below log 1e-30 it counts as that.
+        available: which actions the world offers; default all.
+    """
+    floored = jnp.maximum(jnp.asarray(log_probs, jnp.result_type(float)), LOG_FLOOR)
+    offered = jnp.ones(floored.shape, bool) if available is None else jnp.asarray(available)
+    favourite = jnp.max(floored, axis=-1, keepdims=True, where=offered, initial=LOG_FLOOR)
+    return jnp.where(offered, floored - favourite, 0.0)
+
+
 def total(
     reward_goal: Float[Array, "*b"] | np.ndarray,
     reward_path: Float[Array, "*b"] | np.ndarray,
@@ -49,6 +76,6 @@ def total(
     Args:
         reward_goal: R_goal, the sum of the environment's rewards.
         reward_path: R_path = 1 / (d + 1).
-        reward_policy: R_policy = Σ_t h(P_A(s_t, a_t)), the sum of the link over the actions taken.
+        reward_policy: R_policy, the sum over the actions taken of their regrets, or of their links (Eq. 4).
     """
     return jnp.asarray(reward_goal) + lambda_path * reward_path + lambda_policy * reward_policy

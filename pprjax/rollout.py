@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from pprjax import edit_distance
 from pprjax.config import Config
@@ -98,7 +98,7 @@ class _Step:
     smallest: jax.Array  # m, the smallest entry of the column, at s_t
     action: jax.Array
     log_prob: jax.Array  # of the action
-    habit: jax.Array  # h of its probability
+    habit: jax.Array  # its share of R_policy
     reward: jax.Array  # the environment's
     symbol: jax.Array  # of s_{t+1}
 
@@ -115,41 +115,22 @@ def rollout(
 ) -> Trajectory:
     """One path of at most T = task.horizon actions.
 
-    The learner is paid r_t = R_goal's share + λ_policy·h(P_A) and, for R_path, either λ_path·f_sim on the last step or,
-    telescoped, at each step the change of λ_path / (m + 1), settled to the true distance on the last. Telescoped, the
-    sum is R - λ_path, since the λ_path / (0 + 1) of the start is no action's doing.
+    The learner is paid r_t = R_goal's share + λ_policy·R_policy's share and, for R_path, either λ_path·f_sim on the
+    last step or, telescoped, at each step the change of λ_path / (m + 1), settled to the true distance on the last.
+    Telescoped, the sum is R - λ_path, since the λ_path / (0 + 1) of the start is no action's doing.
 
     Args:
         values: what a lane maximizes where it neither follows nor explores; None where it always does.
         bucket: the row of the visit counts that a state belongs to; None leaves `rows` 0.
         key: consumed by stochastic worlds only.
     """
-    costs = config.costs
-    tracks = values is not None and (config.alignment_aware or config.telescoped)
-    floating = jnp.result_type(float)
-
-    def measure(column):
-        if not tracks:
-            return jnp.zeros((), jnp.int32 if costs.unit else floating), jnp.int32(0)
-        return edit_distance.alignment(column, original.symbols, original.length, costs)
-
-    symbols = task.symbol_table()
-    table = (
-        None if symbols is None else jax.vmap(partial(edit_distance.matches, original.symbols, costs=costs))(symbols)
+    lookup = _lookup(
+        task, original, config, tracks=values is not None and (config.alignment_aware or config.telescoped)
     )
 
-    def match(state):
-        if table is not None:
-            return table[task.state_id(state)]
-        return edit_distance.matches(original.symbols, task.symbol(state), costs)
-
-    allowed = task.available_table()
-
-    def choices(state):
-        return task.available(state) if allowed is None else allowed[task.state_id(state)]
-
-    def step(lane: _Lane, t, forced, explore, uniform):
-        available, observation = choices(lane.state), task.observation(lane.state)
+    def step(lane: _Lane, x):
+        t, forced, explore, uniform = x
+        available, observation = lookup.available(lane.state), task.observation(lane.state)
         taken = ~lane.terminated & available.any()
         row = jnp.int32(0) if bucket is None else bucket(lane.state)
         carry, log_probs = task.log_probs(lane.carry, lane.state)
@@ -161,10 +142,9 @@ def rollout(
         action = jnp.where((forced >= 0) & available[jnp.maximum(forced, 0)], forced, action)
 
         state, reward, terminated = task.step(jax.random.fold_in(key, t), lane.state, action)
-        symbol = task.symbol(state)
-        column = edit_distance.append(lane.column, match(state), costs)
-        smallest, position = measure(column)
-        habit = task.habit(lane.state, action, log_probs)
+        column = edit_distance.append(lane.column, lookup.match(state), config.costs)
+        smallest, position = lookup.measure(column)
+        habit = lookup.charge(lane.state, action, log_probs)
         moved = _Lane(
             state=state, carry=carry, column=column, smallest=smallest, position=position,
             terminated=terminated, reward_goal=lane.reward_goal + reward, reward_policy=lane.reward_policy + habit,
@@ -172,25 +152,74 @@ def rollout(
         record = _Step(
             taken=taken, observation=observation, available=available, row=row, position=lane.position,
             smallest=lane.smallest, action=action, log_prob=log_probs[action], habit=habit, reward=reward,
-            symbol=symbol,
+            symbol=task.symbol(state),
         )  # fmt: skip
         return jax.tree.map(lambda new, old: jnp.where(taken, new, old), moved, lane), record
 
     state = task.reset(key)
-    symbol = task.symbol(state)
-    column = edit_distance.append(edit_distance.start(original.symbols, costs), match(state), costs)
-    smallest, position = measure(column)
-    zero = jnp.zeros((), floating)
+    first = task.symbol(state)
+    column = edit_distance.append(
+        edit_distance.start(original.symbols, config.costs), lookup.match(state), config.costs
+    )
+    smallest, position = lookup.measure(column)
+    zero = jnp.zeros((), jnp.result_type(float))
     lane = _Lane(
         state=state, carry=task.policy.init(), column=column, smallest=smallest, position=position,
         terminated=jnp.bool_(False), reward_goal=zero, reward_policy=zero,
     )  # fmt: skip
     inputs = (jnp.arange(task.horizon), behaviour.forced, behaviour.explore, behaviour.uniform)
-    lane, steps = jax.lax.scan(lambda lane, x: step(lane, *x), lane, inputs)
+    lane, steps = jax.lax.scan(step, lane, inputs)
+    return _trajectory(task, original, config, first, lane, steps, lookup.available(lane.state))
 
+
+class _Lookup(NamedTuple):
+    """What a step asks of world and original; tables of small worlds are made once and not in every step."""
+
+    match: Callable[[State], Array]  # where τ₀ has the symbol of a state
+    available: Callable[[State], Array]  # bool[A]
+    charge: Callable[[State, Array, Array], Array]  # (state, action, log P_A) -> its share of R_policy
+    measure: Callable[[edit_distance.Column], tuple[Array, Array]]  # m and j of a column; 0 where nobody asks
+
+
+def _lookup(task: Task, original: Original, config: Config, *, tracks: bool) -> _Lookup:
+    costs, symbols = config.costs, task.symbol_table()
+    table = (
+        None if symbols is None else jax.vmap(partial(edit_distance.matches, original.symbols, costs=costs))(symbols)
+    )
+    allowed, habits = task.available_table(), task.habit_table(config.habit)
+
+    def match(state):
+        if table is not None:
+            return table[task.state_id(state)]
+        return edit_distance.matches(original.symbols, task.symbol(state), costs)
+
+    def available(state):
+        return task.available(state) if allowed is None else allowed[task.state_id(state)]
+
+    def charge(state, action, log_probs):
+        return task.charge(state, action, log_probs, config.habit, habits)
+
+    def measure(column):
+        if not tracks:
+            return jnp.zeros((), jnp.int32 if costs.unit else jnp.result_type(float)), jnp.int32(0)
+        return edit_distance.alignment(column, original.symbols, original.length, costs)
+
+    return _Lookup(match, available, charge, measure)
+
+
+def _trajectory(
+    task: Task,
+    original: Original,
+    config: Config,
+    first: Int[Array, ""],
+    lane: _Lane,
+    steps: _Step,
+    available: Bool[Array, " A"],
+) -> Trajectory:
+    """What a lane leaves when its T steps are done; `first` is the start's symbol, `available` of the final state."""
     taken = steps.taken
     num_actions = jnp.sum(taken, dtype=jnp.int32)
-    distance = edit_distance.distance(lane.column, original.length, costs)
+    distance = edit_distance.distance(lane.column, original.length, config.costs)
     last = jnp.arange(task.horizon) == num_actions - 1
     if config.telescoped:
         after = jnp.concatenate([steps.smallest[1:], lane.smallest[None]])
@@ -200,14 +229,14 @@ def rollout(
     paid = steps.reward + config.lambda_policy * steps.habit + config.lambda_path * path
     outcome = task.outcome(lane.state, lane.terminated, lane.reward_goal)
     met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
-    path_symbols = jnp.concatenate([symbol[None], jnp.where(taken, steps.symbol, PAD)])
+    symbols = jnp.concatenate([first[None], jnp.where(taken, steps.symbol, PAD)])
     actions = jnp.where(taken, steps.action, PAD)
-    broken = violations(task.constraints, original.kept, path_symbols, actions, distance)
+    broken = violations(task.constraints, original.kept, symbols, actions, distance)
     return Trajectory(
-        symbols=path_symbols,
+        symbols=symbols,
         actions=actions,
         observations=jnp.concatenate([steps.observation, task.observation(lane.state)[None]]),
-        available=jnp.concatenate([steps.available, choices(lane.state)[None]]),
+        available=jnp.concatenate([steps.available, available[None]]),
         rows=steps.row,
         positions=jnp.concatenate([steps.position, lane.position[None]]),
         rewards=jnp.where(taken, paid, 0.0),

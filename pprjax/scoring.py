@@ -9,15 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from pprjax import constraints, edit_distance
+from pprjax.config import Config
 from pprjax.edit_distance import EditCosts
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
-from pprjax.reward import similarity
+from pprjax.reward import Habit, similarity
 from pprjax.rollout import trace
 from pprjax.task import Task
 
 
-def score(task: Task, originals: Paths, paths: Paths, *, costs: EditCosts = EditCosts()) -> Scores:
+def score(task: Task, originals: Paths, paths: Paths, config: Config = Config()) -> Scores:
     """The scores of paths[i] as a recourse of originals[i] (Eq. 1-5), for the agent of this task.
 
     Args:
@@ -25,7 +26,7 @@ def score(task: Task, originals: Paths, paths: Paths, *, costs: EditCosts = Edit
         originals: B paths.
         paths: B paths from the world's start, with actions or without: then those that lead along the symbols, the
             likeliest under P_A where there are several.
-        costs: of the edits.
+        config: its habit, w_ins, w_del and w_sub count.
 
     Raises:
         ValueError: there are not as many paths as originals, or the world can't follow a path.
@@ -36,8 +37,8 @@ def score(task: Task, originals: Paths, paths: Paths, *, costs: EditCosts = Edit
     kept_to = constraints.without_keep(task.constraints)
     task = task.replace(constraints=None, horizon=paths.symbols.shape[1])
     inputs = originals.symbols, originals.lengths, paths.symbols, paths.lengths, paths.actions, kept
-    scored = _score(task, kept_to, *map(_array, inputs), costs=costs.check())
-    followed, goal, habit, log_prob, distance, violations = map(np.asarray, scored)
+    scored = _score(task, kept_to, *map(_array, inputs), habit=config.habit, costs=config.costs.check())
+    followed, goal, habits, log_prob, distance, violations = map(np.asarray, scored)
     lost = np.flatnonzero(~followed)
     if lost.size:
         raise ValueError(f"paths[{lost[0]}]: the world can't follow it from its start")
@@ -45,7 +46,7 @@ def score(task: Task, originals: Paths, paths: Paths, *, costs: EditCosts = Edit
     return Scores(
         goal=goal,
         path=np.asarray(similarity(distance)),
-        link=habit,
+        r_policy=habits,
         policy=log_prob / num_actions,
         distance=distance,
         violations=violations,
@@ -56,27 +57,28 @@ def _array(values):
     return None if values is None else jnp.asarray(values)
 
 
-@partial(jax.jit, static_argnames="costs")
-def _score(task: Task, kept_to, originals, original_lengths, paths, lengths, actions, kept, *, costs: EditCosts):
-    key = jax.random.key(0)
+@partial(jax.jit, static_argnames=("habit", "costs"))
+def _score(task: Task, kept_to, *inputs, habit: Habit, costs: EditCosts):
+    key, table = jax.random.key(0), task.habit_table(habit)
 
     def one(original, original_length, path, length, actions, kept):
         followed = trace(task, path, length, key, actions)
 
         def step(lane, action):
-            state, carry, habit, log_prob = lane
+            state, carry, charged, log_prob = lane
             carry, log_probs = task.log_probs(carry, state)
             chosen = jnp.maximum(action, 0)
             after = task.step(key, state, chosen)[0]
-            moved = (after, carry, habit + task.habit(state, chosen, log_probs), log_prob + log_probs[chosen])
+            charge = task.charge(state, chosen, log_probs, habit, table)
+            moved = (after, carry, charged + charge, log_prob + log_probs[chosen])
             return jax.tree.map(lambda new, old: jnp.where(action != PAD, new, old), moved, lane), None
 
         zero = jnp.zeros((), jnp.result_type(float))
         lane = (task.reset(key), task.policy.init(), zero, zero)
-        (_, _, habit, log_prob), _ = jax.lax.scan(step, lane, followed.actions)
+        (_, _, charged, log_prob), _ = jax.lax.scan(step, lane, followed.actions)
         distance = edit_distance.between(original, original_length, path, length, costs=costs)
         broken = constraints.violations(kept_to, kept, path, followed.actions, distance)
         broken = jnp.int32(0) if broken is None else broken
-        return followed.followed, followed.reward_goal, habit, log_prob, distance, broken
+        return followed.followed, followed.reward_goal, charged, log_prob, distance, broken
 
-    return jax.vmap(one)(originals, original_lengths, paths, lengths, actions, kept)
+    return jax.vmap(one)(*inputs)

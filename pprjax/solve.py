@@ -324,7 +324,7 @@ def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _
         scores=Scores(
             goal=best.reward_goal,
             path=np.where(feasible, 1.0 / (np.maximum(best.distance, 0) + 1.0), np.nan),
-            link=best.reward_policy,
+            r_policy=best.reward_policy,
             policy=best.log_prob / actions,
             distance=best.distance,
             violations=np.where(feasible, 0, -1).astype(np.int32),

@@ -16,7 +16,7 @@ from pprjax.constraints import Constraints
 from pprjax.goals import Condition, Goal, Outcome
 from pprjax.paths import PAD
 from pprjax.policy import Carry, Policy, TablePolicy
-from pprjax.reward import link
+from pprjax.reward import Habit, link, regret
 
 State = Any
 
@@ -190,12 +190,47 @@ class Task:
             return self.policy.probs[self.state_id(state)]
         return jnp.exp(log_probs)
 
-    def habit(self, state: State, action: Int[Array, ""], log_probs: Float[Array, " A"]) -> Float[Array, ""]:
-        """h(P_A(state, action)) (Eq. 4), given the logarithms of P_A(state, ·)."""
-        if isinstance(self.policy, TablePolicy):  # a table that a scan computes once
-            return link(self.policy.probs, self.num_actions).ravel()[self.state_id(state) * self.num_actions + action]
-        size = self.env.action_set_size(self.params) if hasattr(self.env, "action_set_size") else self.num_actions
-        return link(jnp.exp(log_probs[action]), size)
+    @property
+    def action_set_size(self) -> int | Int[Array, ""]:
+        """A of Eq. 4: the world's own `action_set_size`, else all A actions."""
+        return self.env.action_set_size(self.params) if hasattr(self.env, "action_set_size") else self.num_actions
+
+    def habits(self, state: State, log_probs: Float[Array, " A"], habit: Habit) -> Float[Array, " A"]:
+        """What each action adds to R_policy, given log P_A(state, ·): its regret, or its link (Eq. 4).
+
+        A regret is measured against the favourite of all that the world offers in this state. Constraints forbid
+        actions; they do not change habits.
+        """
+        if habit == "link":
+            return link(self.probs(state, log_probs), self.action_set_size)
+        return regret(log_probs, self.env.available(state, self.params) if hasattr(self.env, "available") else None)
+
+    def habit_table(self, habit: Habit) -> Float[Array, "S A"] | None:
+        """`habits` of all states where P_A is a table, so that a scan need not compute them; else None."""
+        if not isinstance(self.policy, TablePolicy):
+            return None
+        if habit == "link":
+            return link(self.policy.probs, self.action_set_size)
+        if not hasattr(self.env, "available"):
+            return regret(jnp.log(self.policy.probs))
+        states = self._all_states()
+        if states is None:
+            return None
+        available = jax.vmap(lambda state: self.env.available(state, self.params))(states)
+        return regret(jnp.log(self.policy.probs), available)
+
+    def charge(
+        self,
+        state: State,
+        action: Int[Array, ""],
+        log_probs: Float[Array, " A"],
+        habit: Habit,
+        table: Float[Array, "S A"] | None,
+    ) -> Float[Array, ""]:
+        """What one action adds to R_policy; `table` is the `habit_table`, where there is one."""
+        if table is None:
+            return self.habits(state, log_probs, habit)[action]
+        return table.ravel()[self.state_id(state) * self.num_actions + action]
 
     def outcome(self, state: State, terminated: Bool[Array, ""], reward_goal: Float[Array, ""]) -> Outcome:
         """How a path ended that stopped in `state` with R_goal."""

@@ -44,6 +44,7 @@ class Mdp:
         probs = rng.dirichlet(np.full(A, 0.7), S)
         probs[rng.random(S) < 0.3] = np.eye(A)[rng.integers(A)]  # h at its clips
         self.probs = probs.astype(np.float32)
+        self.habit = ("regret", "link")[seed % 2]
         self.originals = []
         for _ in range(3):
             path = [0]
@@ -63,9 +64,19 @@ class Mdp:
         return Task(env, TablePolicy(self.probs), goal=goal)
 
     @functools.cached_property
+    def habits(self):
+        """What each action adds to R_policy, as printed: h(p), or the regret."""
+        if self.habit == "link":
+            return np.asarray(link(self.probs, A), float)
+        there = (self.next_state >= 0) & ~self.terminal[:, None]
+        logs = np.log(np.maximum(self.probs.astype(float), 1e-30))
+        best = np.max(logs, axis=1, where=there, initial=-np.inf, keepdims=True)
+        return np.where(there, logs - np.where(there.any(1, keepdims=True), best, 0.0), 0.0)
+
+    @functools.cached_property
     def paths(self):
         """(states, R_goal, R_policy, Σ log P_A) of every path."""
-        h = np.asarray(link(self.probs, A), float)
+        h = self.habits
         with np.errstate(divide="ignore"):
             log_prob = np.log(self.probs.astype(float))
         found, open_paths = [], [((0,), 0.0, 0.0, 0.0)]
@@ -172,7 +183,7 @@ def every_path(mdp, rules):
 
 
 def worth(mdp, states, actions, original, lambda_path, lambda_policy, costs):
-    h = np.asarray(link(mdp.probs, A), float)
+    h = mdp.habits
     earned = sum(mdp.reward[s, a] for s, a in zip(states, actions, strict=False))
     habit = sum(h[s, a] for s, a in zip(states, actions, strict=False))
     distance = edit(original, mdp.symbols[list(states)], costs)

@@ -10,7 +10,7 @@ import polars as pl
 import pprjax
 from pprjax.logs import jobs
 
-CONFIG = pprjax.Config(lambda_path=2.0, lambda_policy=0.3)
+CONFIG = pprjax.Config(lambda_path=2.0, lambda_policy=0.3, habit="link")
 SMALL = pprjax.Config(iterations=4, num_paths=32, num_best=8, width=16, updates=1, batch_size=32)
 # a ring of five rooms: forth, back, and from "hall" a door to the "garden", which pays 10
 ROOMS = ["attic", "bath", "cellar", "den", "hall"]

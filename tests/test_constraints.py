@@ -51,7 +51,7 @@ def test_no_feasible_path_is_better_than_the_certificate(data, seed, goal, costs
     mdp = Mdp(seed)
     rules, keep = data.draw(rules_of(mdp))
     task = mdp.task(GOALS[goal]).replace(constraints=Constraints(**rules, keep=keep))
-    config = Config(lambda_path=np.array(lambda_path), lambda_policy=np.array(lambda_policy), **costs)
+    config = Config(lambda_path=np.array(lambda_path), lambda_policy=np.array(lambda_policy), habit=mdp.habit, **costs)
     best = exact(task, Paths.from_lists(mdp.originals), config)
     for b, original in enumerate(mdp.originals):
         all_paths = feasible(mdp, goal, rules, keep[b], original, lambda_path[b], lambda_policy[b], costs)

@@ -60,7 +60,7 @@ def test_the_certified_n_best_are_the_best_there_are(
     mdp = Mdp(seed)
     mdp.reward += np.random.default_rng(seed).normal(size=mdp.reward.shape) / 8  # few ties
     task = mdp.task(GOALS[goal]).replace(constraints=Constraints(**rules))
-    config = CONFIG.replace(lambda_path=lambda_path, lambda_policy=lambda_policy, **costs)
+    config = CONFIG.replace(lambda_path=lambda_path, lambda_policy=lambda_policy, habit=mdp.habit, **costs)
     best = exact(task, Paths.from_lists(mdp.originals), config, n_recourses=count, min_distance=min_distance)
     assert_apart_and_in_order(best, min_distance)
     for b, original in enumerate(mdp.originals):

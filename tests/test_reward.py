@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pprjax_envs import TabularMDP
 
-from pprjax.reward import PROBABILITY_FLOOR, link, similarity, total
+from pprjax import Config, Paths, TablePolicy, Task, exact, reached
+from pprjax.reward import PROBABILITY_FLOOR, link, regret, similarity, total
 
 NUM_ACTIONS = st.integers(2, 50_000)
 GRID = np.unique(np.concatenate([np.geomspace(1e-6, 0.5, 200), 1 - np.geomspace(1e-6, 0.5, 200)]))
@@ -110,3 +112,54 @@ def test_a_weight_of_zero_switches_its_term_off():
     goal, path, policy = np.array([1.0]), np.array([0.3]), np.array([1e6])
     assert total(goal, path, policy, lambda_path=0.0, lambda_policy=0.0) == goal
     assert total(goal, path, policy, lambda_path=0.0, lambda_policy=1.0) == goal + policy
+
+
+def test_a_regret_is_what_an_action_is_less_likely_than_the_favourite():
+    with np.errstate(divide="ignore"):
+        logs = np.log([[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]])
+    expected = [[0.0, np.log(0.5), np.log(0.5)], [np.log(1 / 9), 0.0, np.log(1e-30 / 0.9)]]
+    np.testing.assert_allclose(regret(logs), expected, rtol=1e-5)
+
+
+def test_a_favourite_is_one_of_the_actions_that_there_are():
+    logs = np.log([[0.5, 0.25, 0.125, 0.125]])
+    got = regret(logs, np.array([[False, True, True, False]]))
+    np.testing.assert_allclose(got, [[0.0, 0.0, np.log(0.5), 0.0]], rtol=1e-6)
+    assert np.isfinite(regret(logs, np.zeros((1, 4), bool))).all()  # a dead end
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), lambda_policy=st.sampled_from([0.0, 0.3, 1.0, 30.0]))
+def test_no_path_gains_from_a_tour_that_returns_to_where_it_was(seed, lambda_policy):
+    """Where only the end pays, the best of all paths earns what the best of those earns that see no state twice."""
+    rng = np.random.default_rng(seed)
+    size, num_actions, horizon = 5, 3, 7
+    following = rng.integers(0, size, (size, num_actions))
+    probs = rng.dirichlet(np.full(num_actions, 0.5), size).astype(np.float32)
+    env = TabularMDP(following, np.zeros((size, num_actions)), np.arange(size) == size - 1, 0, horizon)
+    task = Task(env, TablePolicy(probs), goal=reached)
+    logs = np.log(np.maximum(probs.astype(float), 1e-30))
+    charges = logs - logs.max(1, keepdims=True)
+    simple, open_paths = [], [((0,), 0.0)]
+    while open_paths:
+        states, charged = open_paths.pop()
+        if states[-1] == size - 1:
+            simple.append(charged)
+            continue
+        for action, after in enumerate(following[states[-1]].tolist()):
+            if after not in states:
+                open_paths.append(((*states, after), charged + charges[states[-1], action]))
+    best = exact(task, Paths.from_lists([[0]]), Config(lambda_path=0.0, lambda_policy=lambda_policy))
+    expected = lambda_policy * max(simple) if simple else -np.inf
+    np.testing.assert_allclose(best.reward, [expected], rtol=1e-5, atol=1e-5)
+
+
+def test_the_link_pays_for_tours():
+    """Two rooms, a likely way round between them, and a door: the published habit goes round until time is up."""
+    env = TabularMDP([[1, 2], [0, 0], [-1, -1]], np.zeros((3, 2)), [False, False, True], 0, 9)
+    task = Task(env, TablePolicy(np.array([[0.8, 0.2], [0.9, 0.1], [0.5, 0.5]], np.float32)), goal=reached)
+    lengths = {}
+    for habit in ("link", "regret"):
+        best = exact(task, Paths.from_lists([[0, 2]]), Config(lambda_path=0.1, lambda_policy=0.1, habit=habit))
+        lengths[habit] = int(best.paths.lengths[0])
+    assert lengths == {"link": 10, "regret": 2}

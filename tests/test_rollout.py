@@ -105,6 +105,13 @@ def h(p):
     return np.log((p - 2 / A + 1) / (1 - p)) if p >= 1 / A else np.log(A * p)
 
 
+def regrets(s):
+    """log P_A less that of the likeliest action that there is."""
+    there = (NEXT_STATE[s] >= 0) & (s != TERMINAL)
+    logs = np.log(np.maximum(PROBS[s], 1e-30))
+    return logs - logs[there].max()
+
+
 def columns(original, path, w_ins=1.0, w_del=1.0, w_sub=1.0):
     """D[:, t] for t = 1 … len(path): the textbook's dynamic programme."""
     d = np.zeros((len(original) + 1, len(path) + 1))
@@ -123,15 +130,17 @@ WALKS = random_walks(48)
 TAU0 = [[7, *np.random.default_rng(i).choice(SYMBOLS, i % N)] for i in range(len(WALKS))]
 
 
+@pytest.mark.parametrize("habit", ["link", "regret"])
 @pytest.mark.parametrize("telescoped", [True, False])
 @pytest.mark.parametrize("costs", [{}, UNEVEN], ids=["unit", "uneven"])
-def test_a_forced_path_is_what_eq_1_to_5_say_by_hand(costs, telescoped):
-    config = CONFIG.replace(telescoped=telescoped, **costs)
+def test_a_forced_path_is_what_eq_1_to_5_say_by_hand(costs, telescoped, habit):
+    config = CONFIG.replace(telescoped=telescoped, habit=habit, **costs)
     out = run(originals_of(TAU0), lanes_of(WALKS), config)
     for i, (actions, original) in enumerate(zip(WALKS, TAU0, strict=True)):
         states, n = states_of(actions), len(actions)
         path = SYMBOLS[states]
-        habits = np.array([h(PROBS[s, a]) for s, a in zip(states, actions, strict=False)])
+        charge = {"link": lambda s, a: h(PROBS[s, a]), "regret": lambda s, a: regrets(s)[a]}[habit]
+        habits = np.array([charge(s, a) for s, a in zip(states, actions, strict=False)])
         earned = np.array([REWARD[s, a] for s, a in zip(states, actions, strict=False)])
         d = columns(original, path, **costs)
         assert out.num_actions[i] == n

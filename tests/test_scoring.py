@@ -6,7 +6,6 @@ import pytest
 from pprjax_envs import gridworld
 
 from pprjax import Config, Paths, exact, link, score
-from pprjax.edit_distance import EditCosts
 
 TASK = gridworld.task()
 ORIGINALS = gridworld.bad_paths(TASK.env, 6)
@@ -23,7 +22,7 @@ def test_by_hand():
     task = TASK
     symbols, actions = ORIGINALS.to_lists()[0], ORIGINALS.actions_to_lists()[0]
     cut = Paths.from_lists([symbols[:4]], [actions[:3]])
-    got = score(task, ORIGINALS[[0]], cut, costs=EditCosts(delete=0.5))
+    got = score(task, ORIGINALS[[0]], cut, Config(habit="link", w_del=0.5))
     probs, params = np.asarray(task.policy.probs), task.params
     state, chances, goal = int(params.start), [], 0.0
     for action in actions[:3]:
@@ -32,14 +31,14 @@ def test_by_hand():
         state = int(params.next_state[state, action])
     assert got.goal == pytest.approx([goal])
     assert got.policy == pytest.approx([np.log(chances).mean()], rel=1e-5)
-    assert got.link == pytest.approx([float(link(np.array(chances), 4).sum())], rel=1e-4)
+    assert got.r_policy == pytest.approx([float(link(np.array(chances), 4).sum())], rel=1e-4)
     assert got.distance == pytest.approx([0.5 * (len(symbols) - 4)])
     assert got.path == pytest.approx(1 / (got.distance + 1))
 
 
 def test_the_start_alone_is_worth_its_distance():
     got = score(TASK, ORIGINALS[[0]], Paths.from_lists([[ORIGINALS.to_lists()[0][0]]]))
-    assert (got.goal, got.link, got.policy) == (0, 0, 0)
+    assert (got.goal, got.r_policy, got.policy) == (0, 0, 0)
     assert got.distance == len(ORIGINALS.to_lists()[0]) - 1
 
 

@@ -97,7 +97,7 @@ def assert_consistent(rec, rows, config, goal=None):
         assert rec.scores.distance[i] == levenshtein(np.array(rows[i]), np.array(path))
         assert rec.scores.goal[i] == pytest.approx(earned, abs=1e-5)
         assert rec.scores.path[i] == pytest.approx(1 / (rec.scores.distance[i] + 1))
-        terms = earned + config.lambda_path * rec.scores.path[i] + config.lambda_policy * rec.scores.link[i]
+        terms = earned + config.lambda_path * rec.scores.path[i] + config.lambda_policy * rec.scores.r_policy[i]
         assert rec.reward[i] == pytest.approx(terms, abs=1e-4)
         unchanged, flag = path == rows[i], states[-1] == 6
         ended = "cut" if not flag else "reached_goal"

@@ -124,12 +124,16 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
     size = len(originals)
     lambda_path = _weights("lambda_path", config.lambda_path, size)
     lambda_policy = _weights("lambda_policy", config.lambda_policy, size)
-    tables = tabulate(task)
+    tables = tabulate(task, habit=config.habit)
     symbols, lengths = _check_originals(originals, tables)
     actions = np.full((size, 1), PAD) if originals.actions is None else np.asarray(originals.actions)
     reads_reward = task.goal is not None and task.goal.uses_reward
     constraints = task.constraints
-    free = tabulate(task.replace(constraints=None)) if reads_reward and constraints is not None else tables
+    free = (
+        tabulate(task.replace(constraints=None), habit=config.habit)
+        if reads_reward and constraints is not None
+        else tables
+    )
     limit = np.inf if constraints is None or constraints.max_distance is None else float(constraints.max_distance)
     kept = kept_symbols(constraints, originals)
     kept = np.zeros((size, 0), np.int32) if kept is None else kept
@@ -438,7 +442,7 @@ def _so_far(tables: Tables, graph: _Graph, lambda_policy: Float[np.ndarray, " K"
 
 def _edges(tables: Tables, graph: _Graph, lambda_policy: Float[np.ndarray, " K"], t: int) -> Float[np.ndarray, "K W A"]:
     rows = graph.row[t]
-    return tables.reward[rows] + lambda_policy[:, None, None] * tables.link[rows]
+    return tables.reward[rows] + lambda_policy[:, None, None] * tables.habit[rows]
 
 
 def _follow(
@@ -452,7 +456,7 @@ def _follow(
         whose = whose[(togo[whose, t, node[whose]] > -np.inf) & ~graph.stops[t, node[whose]]]
         here = node[whose]
         rows = graph.row[t, here]
-        edges = tables.reward[rows] + lambda_policy[whose, None] * tables.link[rows]
+        edges = tables.reward[rows] + lambda_policy[whose, None] * tables.habit[rows]
         onward = edges + togo[whose[:, None], t + 1, graph.following[t, here]]
         action = onward.argmax(-1)
         actions[whose, t] = action
@@ -487,7 +491,7 @@ def _prune(
     return Pruned(
         symbol=tables.symbol[rows],
         following=np.where(there[..., None], rank[layers[..., None] + 1, graph.following[layers, kept]], width),
-        edges=(tables.reward[rows] + lambda_policy * tables.link[rows]).astype(np.float32),
+        edges=(tables.reward[rows] + lambda_policy * tables.habit[rows]).astype(np.float32),
         ending=np.where(there, ending[layers, kept], -np.inf).astype(np.float32),
     )
 
@@ -677,7 +681,7 @@ class _Graded:
     num_actions: np.ndarray  # int32[B]
     row: np.ndarray  # int32[B], the last
     goal: np.ndarray  # float64[B]
-    link: np.ndarray  # float64[B]
+    r_policy: np.ndarray  # float64[B]
     log_prob: np.ndarray  # float64[B]
     distance: np.ndarray  # int32[B]
     reward: np.ndarray  # float64[B], Eq. 5
@@ -701,7 +705,7 @@ def _grade(
     for t in range(horizon):
         moves, action = actions[:, t] != PAD, np.maximum(actions[:, t], 0)
         goal += np.where(moves, tables.reward[row, action], 0.0)
-        habit += np.where(moves, tables.link[row, action], 0.0)
+        habit += np.where(moves, tables.habit[row, action], 0.0)
         log_prob += np.where(moves, tables.log_prob[row, action], 0.0)
         row = np.where(moves, tables.following[row, action], row)
         passed[:, t + 1] = np.where(moves, tables.symbol[row], PAD)
@@ -716,7 +720,7 @@ def _grade(
         num_actions=num_actions,
         row=row,
         goal=goal,
-        link=habit,
+        r_policy=habit,
         log_prob=log_prob,
         distance=distance,
         reward=goal + lambda_policy * habit + lambda_path / (distance + 1.0),
@@ -743,7 +747,7 @@ def _nothing(like: _Graded) -> _Graded:
         num_actions=np.zeros_like(like.num_actions),
         row=np.zeros_like(like.row),
         goal=nan,
-        link=nan,
+        r_policy=nan,
         log_prob=nan,
         distance=np.full_like(like.distance, -1),
         reward=np.full_like(like.reward, -np.inf),
@@ -769,7 +773,7 @@ def _as_optimum(task: Task, tables: Tables, best: _Graded, path: Int[np.ndarray,
         scores=Scores(
             goal=best.goal,
             path=np.where(feasible, 1.0 / (np.maximum(best.distance, 0) + 1.0), np.nan),
-            link=best.link,
+            r_policy=best.r_policy,
             policy=best.log_prob / np.maximum(best.num_actions, 1),
             distance=best.distance,
             violations=np.where(feasible, 0, -1).astype(np.int32),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Int
 
-from pprjax.reward import link
+from pprjax.reward import Habit
 from pprjax.task import State, Task
 
 UNAVAILABLE = -1
@@ -29,7 +30,7 @@ class Tables:
 
     following: np.ndarray  # int32[N, A], the row each action leads to, or UNAVAILABLE
     reward: np.ndarray  # float32[N, A]
-    link: np.ndarray  # float32[N, A], h(P_A)
+    habit: np.ndarray  # float32[N, A], what each action adds to R_policy
     log_prob: np.ndarray  # float32[N, A], log P_A
     ended: np.ndarray  # bool[N], the world ends a path here
     symbol: np.ndarray  # int32[N]
@@ -45,8 +46,11 @@ class Tables:
         return self.following.shape[1]
 
 
-def tabulate(task: Task) -> Tables:
+def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
     """Write a finite deterministic world out, by breadth-first search from its start.
+
+    Args:
+        habit: how R_policy charges an action, see `pprjax.Config`.
 
     Raises:
         ValueError: the world is not finite (it has no `state_id`), it is seen not to be deterministic, a state's id is
@@ -75,7 +79,7 @@ def tabulate(task: Task) -> Tables:
         pending = []
         for low in range(0, len(frontier.state_id), FRONTIER):
             part = jax.tree.map(lambda x, low=low: x[low : low + FRONTIER], frontier)
-            block, found = _expand(task, part)
+            block, found = _expand(task, part, habit)
             open_edges = np.argwhere(block.available & ~part.ended[:, None])
             targets = jax.tree.map(lambda x, at=open_edges: x[at[:, 0], at[:, 1]], found)
             _check_id(targets.state_id, task.num_states)
@@ -98,7 +102,7 @@ def tabulate(task: Task) -> Tables:
     return Tables(
         following=np.concatenate(followings),
         reward=edges.reward,
-        link=edges.link,
+        habit=edges.habit,
         log_prob=edges.log_prob,
         ended=rows.ended,
         symbol=edges.symbol,
@@ -122,17 +126,19 @@ class _Expansion:
 
     available: Any  # bool[A]
     reward: Any  # float32[A]
-    link: Any  # float32[A]
+    habit: Any  # float32[A]
     log_prob: Any  # float32[A]
     symbol: Any  # int32[]
     agrees: Any  # bool[A], all draws of a transition came out the same
 
 
-def _expand(task: Task, part: _Found) -> tuple[_Expansion, _Found]:
+def _expand(task: Task, part: _Found, habit: Habit) -> tuple[_Expansion, _Found]:
     """Every action from every state of `part`, at most FRONTIER of them, on the host."""
     size = len(part.state_id)
     padded = jax.tree.map(lambda x: np.concatenate([x, np.repeat(x[:1], FRONTIER - size, 0)]), part.state)
-    block, found = jax.tree.map(lambda x: x[:size], jax.device_get(_expansions(task, padded, part.state_id[0])))
+    block, found = jax.tree.map(
+        lambda x: x[:size], jax.device_get(_expansions(task, padded, part.state_id[0], habit=habit))
+    )
     chance = np.argwhere(block.available & ~part.ended[:, None] & ~block.agrees)
     if chance.size:
         row, action = chance[0]
@@ -149,8 +155,8 @@ def _roots(task: Task) -> _Found:
     return _Found(state=states, state_id=jax.vmap(task.state_id)(states), ended=jnp.zeros(DRAWS, bool))
 
 
-@jax.jit
-def _expansions(task: Task, states: State, seed: Int[Array, ""]) -> tuple[_Expansion, _Found]:
+@partial(jax.jit, static_argnames="habit")
+def _expansions(task: Task, states: State, seed: Int[Array, ""], *, habit: Habit) -> tuple[_Expansion, _Found]:
     def one(state, key):
         _, log_prob = task.log_probs(task.policy.init(), state)
 
@@ -164,7 +170,7 @@ def _expansions(task: Task, states: State, seed: Int[Array, ""]) -> tuple[_Expan
         block = _Expansion(
             available=task.available(state),
             reward=rewards[:, 0].astype(jnp.float32),
-            link=link(jnp.exp(log_prob), task.num_actions).astype(jnp.float32),
+            habit=task.habits(state, log_prob, habit).astype(jnp.float32),
             log_prob=log_prob.astype(jnp.float32),
             symbol=task.symbol(state),
             agrees=agrees,

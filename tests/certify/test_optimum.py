@@ -30,7 +30,7 @@ from pprjax.task import Task
 )
 def test_no_path_is_better_and_the_returned_one_is_as_good(seed, goal, costs, lambda_path, lambda_policy):
     mdp = Mdp(seed)
-    config = Config(lambda_path=np.array(lambda_path), lambda_policy=np.array(lambda_policy), **costs)
+    config = Config(lambda_path=np.array(lambda_path), lambda_policy=np.array(lambda_policy), habit=mdp.habit, **costs)
     best = exact(mdp.task(GOALS[goal]), Paths.from_lists(mdp.originals), config)
 
     all_paths = {states: rest for states, *rest in mdp.paths}
@@ -54,13 +54,13 @@ def test_no_path_is_better_and_the_returned_one_is_as_good(seed, goal, costs, la
         earned = sum(mdp.reward[s, a] for s, a in zip(states, actions[b], strict=False))
         assert mdp.meets(goal, states[-1], earned, original)
         distance = edit(original, mdp.symbols[states], costs)
-        habit = sum(float(link(mdp.probs[s, a], A)) for s, a in zip(states, actions[b], strict=False))
+        habit = sum(mdp.habits[s, a] for s, a in zip(states, actions[b], strict=False))
         with np.errstate(divide="ignore"):
             log_prob = sum(np.log(mdp.probs[s, a]) for s, a in zip(states, actions[b], strict=False))
         assert best.scores.distance[b] == distance
         assert best.scores.path[b] == pytest.approx(1 / (distance + 1))
         assert best.scores.goal[b] == pytest.approx(earned)
-        assert best.scores.link[b] == pytest.approx(habit, rel=1e-5, abs=1e-5)
+        assert best.scores.r_policy[b] == pytest.approx(habit, rel=1e-5, abs=1e-5)
         assert best.scores.policy[b] == pytest.approx(log_prob / max(len(actions[b]), 1), rel=1e-4, abs=1e-5)
         scored = earned + lambda_policy[b] * habit + lambda_path[b] / (distance + 1)
         np.testing.assert_allclose(best.reward[b], scored, rtol=1e-5, atol=1e-5)
@@ -81,7 +81,7 @@ def test_agrees_with_the_oracle(oracle, case):
         oracle["max_states"] - 1,
     )
     task = Task(env, TablePolicy(np.array(oracle["P_A"], np.float32)))
-    config = Config(lambda_path=oracle["lambda_path"], lambda_policy=oracle["lambda_policy"])
+    config = Config(lambda_path=oracle["lambda_path"], lambda_policy=oracle["lambda_policy"], habit="link")
     best = exact(task, Paths.from_lists([oracle["ref"]]), config)
     np.testing.assert_allclose(best.reward, oracle["optimum"], rtol=1e-4, atol=1e-4)
 
@@ -148,7 +148,7 @@ def test_lambda_zero_switches_a_term_off():
     neither = exact(task, originals, Config(lambda_path=0.0, lambda_policy=0.0))
     assert set(neither.reward) == {neither.scores.goal[0]} == {max(neither.scores.goal)}  # one best trip for everyone
     no_path = exact(task, originals, Config(lambda_path=0.0, lambda_policy=1.0))
-    np.testing.assert_array_equal(no_path.reward, no_path.scores.goal + no_path.scores.link)
+    np.testing.assert_array_equal(no_path.reward, no_path.scores.goal + no_path.scores.r_policy)
     no_policy = exact(task, originals, Config(lambda_path=5.0, lambda_policy=0.0))
     other = exact(gridworld.task("experienced", goal=None), originals, Config(lambda_path=5.0, lambda_policy=0.0))
     np.testing.assert_array_equal(no_policy.reward, other.reward)  # whoever drives
@@ -184,7 +184,7 @@ def test_a_start_without_a_way_out():
 
 def test_tables_hold_what_the_world_does():
     mdp = Mdp(7)
-    tables = tabulate(mdp.task(None))
+    tables = tabulate(mdp.task(None), habit="link")
     ids = tables.state_id
     assert ids[0] == 0 and len(set(zip(ids, tables.ended, strict=True))) == len(ids)
     for row, s in enumerate(ids):
@@ -196,7 +196,7 @@ def test_tables_hold_what_the_world_does():
                 assert tables.reward[row, a] == mdp.reward[s, a]
             else:
                 assert tables.following[row, a] == UNAVAILABLE
-    np.testing.assert_allclose(tables.link, np.asarray(link(mdp.probs[ids], A)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(tables.habit, np.asarray(link(mdp.probs[ids], A)), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(tables.states.id, ids)
 
 

@@ -77,8 +77,8 @@ def test_recourse_attains_the_brute_force_optimum(seed, lambda_path, lambda_poli
     )
     optimum = {True: [], False: []}
     for i in range(len(chosen)):
-        scores = score(task, originals[[i] * len(ALL)], task.env.paths(ALL))
-        worth = total(scores.goal, scores.path, scores.link, lambda_path=lambda_path, lambda_policy=lambda_policy)
+        scores = score(task, originals[[i] * len(ALL)], task.env.paths(ALL), config)
+        worth = total(scores.goal, scores.path, scores.r_policy, lambda_path=lambda_path, lambda_policy=lambda_policy)
         optimum[True].append(np.where(scores.goal > 0.5, worth, -np.inf).max())
         optimum[False].append(np.max(worth))
     found = pprjax.recourse(task, originals, config, key=jax.random.key(seed), progress=False)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from pprjax.config import Config
-from pprjax_envs.gridworld.settings import DRIVERS, PAPER
+from pprjax.config import PAPER, Config
+from pprjax_envs.gridworld.settings import DRIVERS
 
 if TYPE_CHECKING:
     import polars as pl

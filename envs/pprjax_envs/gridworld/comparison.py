@@ -13,7 +13,7 @@ import polars as pl
 
 from pprjax import Paths, exact, link, recourse, score
 from pprjax.baselines import action_changes
-from pprjax.config import Config
+from pprjax.config import PAPER, Config
 from pprjax.goals import reached
 from pprjax.metrics import relative_gap
 from pprjax.rollout import trace
@@ -54,7 +54,7 @@ def methods(env: GridWorld, originals: Paths, routes: pl.DataFrame) -> pl.DataFr
             "optimum": Paths.from_lists(mine["optimal"].to_list()),
         }
         for method, paths in found.items():
-            own = score(task, originals, paths)
+            own = score(task, originals, paths, PAPER)
             frames.append(
                 pl.DataFrame(
                     {
@@ -65,7 +65,7 @@ def methods(env: GridWorld, originals: Paths, routes: pl.DataFrame) -> pl.DataFr
                         "s_path": own.path,
                         "s_goal": own.goal,
                         "distance": own.distance,
-                        "s_policy_other": score(other, originals, paths).policy,
+                        "s_policy_other": score(other, originals, paths, PAPER).policy,
                         "reached": [_letter(env, path[-1]) == "F" for path in paths.to_lists()],
                         "highway_cells": [sum(_letter(env, s) == "H" for s in path) for path in paths.to_lists()],
                         "recourse": pl.Series(paths.to_lists(), dtype=pl.List(pl.Int32)),
@@ -98,7 +98,7 @@ def sensitivity(env: GridWorld, originals: Paths, config: Config, *, seed: int =
             .with_columns(
                 driver=pl.lit(driver),
                 path=pl.Series(rows),
-                r_policy=pl.Series(found.scores.link),
+                r_policy=pl.Series(found.scores.r_policy),
                 gap=pl.Series(relative_gap(found.reward, best.reward)),
             )
         )

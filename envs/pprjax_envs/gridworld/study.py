@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from pprjax.config import Config
-from pprjax_envs.gridworld.settings import PAPER
+from pprjax.config import PAPER, Config
 
 if TYPE_CHECKING:
     import polars as pl

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pprjax_envs.mario.world import MarioEnv
 
 SETTINGS = Config(
+    habit="link",
     lambda_path=100.0,
     lambda_policy=10.0,
     c_e=0.0,
@@ -188,7 +189,7 @@ def experiment(env: MarioEnv, players: dict[str, NetworkPolicy], config: Config,
                     "s_goal": float(scores.goal[0]),
                     "s_path": float(scores.path[0]),
                     "s_policy": float(scores.policy[0]),
-                    "link": float(scores.link[0]),
+                    "r_policy": float(scores.r_policy[0]),
                     "distance": int(scores.distance[0]),
                     **_outcome(env, paths),
                 }

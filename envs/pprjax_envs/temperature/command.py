@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from pprjax.config import PAPER as PUBLISHED
 from pprjax.config import Config
 
 if TYPE_CHECKING:
@@ -21,11 +22,9 @@ if TYPE_CHECKING:
     from pprjax.task import Task
     from pprjax_envs.temperature.world import Data, Models
 
-PAPER = Config(
+PAPER = PUBLISHED.replace(
     lambda_path=10.0,
     lambda_policy=0.1,
-    gamma=0.99,
-    learning_rate=1e-3,
     num_paths=500,
     num_best=1,
     iterations=40,
@@ -39,6 +38,7 @@ PAPER = Config(
 """The paper's settings: b 500, k 1, γ 0.99, c_e 1, λ_path 10, λ_policy 0.1, learning rate 1e-3, and its target."""
 
 SETTINGS = Config(
+    habit="link",
     lambda_path=10.0,
     lambda_policy=0.3,
     learning_rate=4e-3,
@@ -282,7 +282,7 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
     first = aim.env.paths(data.test_symbols[data.test_labels == 0])[[0] * len(grid)]
     settings = dataclasses.replace(config, lambda_path=paths, lambda_policy=policies)
     found = recourse(aim, first, settings, key=jax.random.key(seed), ids=np.zeros(len(grid), int))
-    scores = score(aim, first, found.paths, costs=config.costs)
+    scores = score(aim, first, found.paths, config)
     lambdas = dict(lambda_path=paths, lambda_policy=policies)
     best, rewards = best_at(scores, scores.goal > 0.5, **lambdas)
     shown = jax.tree.map(lambda x: np.asarray(x)[best], scores)
@@ -293,7 +293,7 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
             "s_goal": shown.goal,
             "s_path": shown.path,
             "s_policy": shown.policy,
-            "link": shown.link,
+            "r_policy": shown.r_policy,
             "distance": shown.distance,
         }
     )
@@ -348,12 +348,12 @@ def outcomes(task: Task, originals: Paths, sequences: np.ndarray, config: Config
     from pprjax.reward import total
     from pprjax.scoring import score
 
-    scores = score(task, originals, task.env.paths(sequences), costs=config.costs)
+    scores = score(task, originals, task.env.paths(sequences), config)
     lambdas = dict(lambda_path=config.lambda_path, lambda_policy=config.lambda_policy)
     return pl.DataFrame(
         {
             "path": range(len(originals)),
-            "reward": [float(x) for x in total(scores.goal, scores.path, scores.link, **lambdas)],
+            "reward": [float(x) for x in total(scores.goal, scores.path, scores.r_policy, **lambdas)],
             "flipped": scores.goal > 0.5,
             "s_goal": scores.goal,
             "s_path": scores.path,

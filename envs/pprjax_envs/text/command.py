@@ -37,6 +37,7 @@ LAMBDAS = (10.0, 0.1)
 """λ_path: keep most of the sentence, or little."""
 
 SETTINGS = Config(
+    habit="link",
     lambda_policy=0.1,
     c_e=0.0,
     epsilon_end=0.2,

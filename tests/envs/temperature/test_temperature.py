@@ -19,7 +19,6 @@ from pprjax_envs.temperature import command
 from pprjax_envs.temperature.files import COLUMNS, read_years
 
 import pprjax
-from pprjax.edit_distance import EditCosts
 
 QUICK = Training(width=12, steps=150, batch_size=32)
 SMALL = pprjax.Config(
@@ -291,7 +290,7 @@ def test_the_command_writes_table_summary_and_figures(tmp_path, quick_paper):
     cells = summary["heat_map"]
     assert [cell["lambda_path"] for cell in cells] == [1.0, 10.0]
     for cell in cells:
-        values = [c["s_goal"] + cell["lambda_path"] * c["s_path"] + 0.3 * c["link"] for c in cells]
+        values = [c["s_goal"] + cell["lambda_path"] * c["s_path"] + 0.3 * c["r_policy"] for c in cells]
         assert cell["reward"] == pytest.approx(max(values), rel=1e-5)
     for name in ("years", "scores", "lambdas"):
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -323,12 +322,13 @@ def test_a_heat_map_shows_the_best_that_meets_the_goal(data, models, quick_paper
     found[0] = data.train_symbols[near]
     costly = command.heat_map(data, models, dataclasses.replace(SMALL, lambda_path=1.0, w_sub=2.0))
     scored = [
-        pprjax.score(task, task.env.paths([original]), task.env.paths([year]), costs=EditCosts(1.0, 1.0, 2.0))
+        pprjax.score(task, task.env.paths([original]), task.env.paths([year]), pprjax.Config(habit="link", w_sub=2.0))
         for year in found
     ]
     for cell in costly.iter_rows(named=True):
         rewards = [
-            float(s.goal[0]) + cell["lambda_path"] / (1 + float(s.distance[0])) + 0.3 * float(s.link[0]) for s in scored
+            float(s.goal[0]) + cell["lambda_path"] / (1 + float(s.distance[0])) + 0.3 * float(s.r_policy[0])
+            for s in scored
         ]
         best = scored[int(np.argmax(rewards))]
         assert cell["reward"] == pytest.approx(max(rewards), rel=1e-5)

@@ -43,12 +43,12 @@ def test_recourse_attains_the_brute_force_optimum(seed, towards):
     task = world(seed, "bab" if towards == "negative" else "aca", towards=towards)
     paths = every_path(task)
     lambdas = np.array([3.0, 0.1], np.float32)
-    scores = score(task, task.env.original[[0] * len(paths)], paths)
+    scores = score(task, task.env.original[[0] * len(paths)], paths, CONFIG)
     met = Likes().reached(Likes()(task.env.texts(paths)), towards)
     config = CONFIG.replace(lambda_path=lambdas, lambda_policy=0.3)
     found = pprjax.recourse(task, task.env.original[[0, 0]], config, key=jax.random.key(0), progress=False)
     for i, lambda_path in enumerate(lambdas):
-        worth = total(scores.goal, scores.path, scores.link, lambda_path=lambda_path, lambda_policy=0.3)
+        worth = total(scores.goal, scores.path, scores.r_policy, lambda_path=lambda_path, lambda_policy=0.3)
         np.testing.assert_allclose(found.reward[i], np.where(met, worth, -np.inf).max(), rtol=1e-4)
     assert (found.status == "reached_goal").all()
 
@@ -104,10 +104,10 @@ def test_a_path_is_followed_by_its_words_though_behind_another_they_are_numbered
 
 def test_a_word_is_liked_where_it_is_likelier_than_one_drawn_from_the_whole_vocabulary():
     task = world(0, num_best=1, size=40)  # 4 tokens are offered at each step
-    scores = score(task, task.env.original, task.env.original)
+    scores = score(task, task.env.original, task.env.original, CONFIG)
     logs = jax.nn.log_softmax(chain(0).logits, axis=-1)
     probs = np.exp([logs[i, j] for i, j in itertools.pairwise([V, 1, 3, 1, 0])])
-    np.testing.assert_allclose(scores.link, [sum(float(pprjax.link(p, 40)) for p in probs)], rtol=1e-4)
+    np.testing.assert_allclose(scores.r_policy, [sum(float(pprjax.link(p, 40)) for p in probs)], rtol=1e-4)
 
 
 def test_worlds_of_one_size_share_a_program_and_keep_their_own_model_judge_and_words():
