@@ -159,6 +159,20 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         """Whether the sequence is complete and the wanted class has more than half of the probability."""
         return self.is_terminated(state, params) & (state.class_probs[params.wanted] > 0.5)
 
+    def next_symbols(self, state: SequenceState, params: SequenceParams) -> Int[Array, " A"]:
+        """An action is the symbol that follows."""
+        del state, params
+        return jnp.arange(self.num_symbols)
+
+    def promise(self, state: SequenceState, params: SequenceParams) -> Float[Array, ""]:
+        """The probability of the wanted class, given the symbols so far."""
+        return state.class_probs[params.wanted]
+
+    def goal_bound(self, params: SequenceParams) -> Float[Array, ""]:
+        """The end pays a probability."""
+        del params
+        return jnp.ones(())
+
     def paths(self, sequences: Int[np.ndarray, "B L"] | Sequence[Sequence[int]]) -> Paths:
         """Whole sequences as paths of this world: with the start before them, and with their actions.
 

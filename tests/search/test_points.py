@@ -1,0 +1,123 @@
+"""Search against every path there is: its points are paths, its bounds hold, and what it calls proved is."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from brute_force import GOALS, HORIZON, UNEVEN, Mdp, edit
+from flax import struct
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pprjax_envs import SequenceEnv
+
+import pprjax
+from pprjax.goals import class_is
+from pprjax.search.points import search_points
+
+V, L = 4, 4
+ALL = np.array(list(itertools.product(range(V), repeat=L)))
+
+
+@struct.dataclass
+class Votes:
+    """Each symbol at each place speaks for a class, and pairs do: a classifier with a memory."""
+
+    weights: jax.Array  # float[L, V + 1, V, 2]
+
+    def init(self):
+        return jnp.zeros(2), jnp.int32(0), jnp.int32(V)
+
+    def step(self, carry, symbol):
+        votes, place, before = carry
+        return votes + self.weights[place, before, symbol], place + 1, symbol
+
+    def log_probs(self, carry):
+        return jax.nn.log_softmax(carry[0])
+
+
+@struct.dataclass
+class Chain:
+    """P_A depends on the last two symbols."""
+
+    logits: jax.Array  # float[V + 1, V + 1, V]
+
+    def init(self):
+        return jnp.int32(V)
+
+    def step(self, carry, state):
+        return state.symbol, jax.nn.log_softmax(self.logits[carry, state.symbol])
+
+
+def sequences(seed, scale=2.0):
+    rng = np.random.default_rng(seed)
+    judge = Votes(jnp.asarray(scale * rng.standard_normal((L, V + 1, V, 2)), jnp.float32))
+    agent = Chain(jnp.asarray(1.5 * rng.standard_normal((V + 1, V + 1, V)), jnp.float32))
+    return pprjax.Task(SequenceEnv(judge, 1, num_symbols=V, length=L), agent, goal=class_is(1))
+
+
+def truth_of(task, original, config):
+    """F(e) of exactly e edits, by looking at every sequence."""
+    paths = task.env.paths(ALL)
+    scores = pprjax.score(task, task.env.paths([original] * len(ALL)), paths, config)
+    value = np.where(scores.goal > 0.5, scores.goal + config.lambda_policy * scores.r_policy, -np.inf)
+    return np.array([value[scores.distance == e].max(initial=-np.inf) for e in range(L + 1)])
+
+
+@pytest.mark.parametrize("lambda_policy", [0.02, 0.3])
+@pytest.mark.parametrize("width", [1, 40])
+def test_sequences_are_proved_and_right(width, lambda_policy):
+    config = pprjax.Config(lambda_policy=lambda_policy)
+    for seed in range(3):
+        task = sequences(seed)
+        originals = ALL[np.random.default_rng(seed).integers(0, len(ALL), 3)]
+        found = search_points(task, task.env.paths(originals), config, num_distances=L + 1, calls=10_000, width=width)
+        for i, original in enumerate(originals):
+            expected = np.maximum.accumulate(truth_of(task, original, config))
+            np.testing.assert_allclose(found.limit[i], expected, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(np.asarray(found.best.at_most)[i], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_bound_holds_where_the_proof_is_given_no_steps():
+    config = pprjax.Config(lambda_policy=0.3)
+    task = sequences(7)
+    originals = ALL[[5, 77, 200]]
+    found = search_points(task, task.env.paths(originals), config, num_distances=L + 1, calls=0, width=1)
+    is_open = False
+    for i, original in enumerate(originals):
+        expected = np.maximum.accumulate(truth_of(task, original, config))
+        at_most = np.asarray(found.best.at_most)[i]
+        assert (at_most <= expected + 1e-4).all() and (found.limit[i] >= expected - 1e-4).all()
+        is_open |= bool((found.limit[i] > at_most).any())
+    assert is_open
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    goal=st.sampled_from(["none", "reached", "at_least", "condition"]),
+    costs=st.sampled_from([{}, UNEVEN]),
+    lambda_policy=st.sampled_from([0.0, 0.5, 3.0]),
+    width=st.sampled_from([2, 64]),
+)
+def test_in_a_small_world_every_point_is_a_path_and_no_limit_is_too_low(seed, goal, costs, lambda_policy, width):
+    mdp = Mdp(seed)
+    task, num_distances = mdp.task(GOALS[goal]), 24
+    config = pprjax.Config(lambda_policy=lambda_policy, habit=mdp.habit, **costs)
+    originals = pprjax.Paths.from_lists(mdp.originals).padded_to(HORIZON + 3)
+    found = search_points(task, originals, config, num_distances=num_distances, calls=0, width=width)
+    for b, original in enumerate(mdp.originals):
+        truth = np.full(num_distances, -np.inf)
+        for states, earned, habits, _ in mdp.paths:
+            distance = int(edit(original, mdp.symbols[list(states)], costs))
+            if mdp.meets(goal, states[-1], earned, original) and distance < num_distances:
+                truth[distance] = max(truth[distance], earned + lambda_policy * habits)
+        value = np.asarray(found.best.value)[b]
+        assert (value <= truth + 1e-4 + 1e-5 * np.abs(np.where(np.isfinite(truth), truth, 0))).all()
+        expected = np.maximum.accumulate(truth)
+        known = np.isfinite(found.limit[b])
+        assert (found.limit[b] >= expected - 1e-4 - 1e-5 * np.abs(np.where(np.isfinite(expected), expected, 0))).all()
+        if width == 64:  # nothing is dropped: all is proved, under either habit
+            assert (known | (expected == -np.inf)).all()
+            np.testing.assert_allclose(np.maximum.accumulate(value), expected, rtol=1e-4, atol=1e-4)
