@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,6 @@ from flax import struct
 from jaxtyping import Array, Bool, Int, Num
 
 from pprjax.paths import PAD, Paths
-
-if TYPE_CHECKING:
-    from pprjax.task import State, Task
 
 
 @struct.dataclass(kw_only=True)
@@ -71,24 +68,6 @@ class Constraints:
         pairs = jnp.asarray(self.forbidden_transitions)
         here, there = jnp.asarray(before)[..., None] == pairs[:, 0], jnp.asarray(after)[..., None] == pairs[:, 1]
         return (here & there).any(-1)
-
-    def allows(self, task: Task, state: State) -> Bool[Array, " A"]:
-        """Which of the A actions break nothing at once. One step of the world an action, where moves are forbidden."""
-        actions = jnp.arange(task.num_actions)
-        allowed = jnp.ones(task.num_actions, bool)
-        if self.forbidden_actions is not None:
-            allowed = ~jnp.isin(actions, self.forbidden_actions)
-        if self.forbidden_states is None and self.forbidden_transitions is None:
-            return allowed
-        here, env = task.symbol(state), task.env
-        probs = env.transition_probs(task.params) if hasattr(env, "transition_probs") else None
-        if probs is None:
-            after = jax.vmap(lambda a: task.symbol(task.step(jax.random.key(0), state, a)[0]))(actions)
-            return allowed & ~self.forbids(after) & ~self.forbids_move(here, after)
-        states = jax.vmap(lambda i: env.state_from_id(i, task.params))(jnp.arange(env.num_states))
-        after = jax.vmap(task.symbol)(states)
-        astray = self.forbids(after) | self.forbids_move(here, after)
-        return allowed & ~(astray & (probs[task.state_id(state)] > 0)).any(-1)
 
 
 def without_keep(constraints: Constraints | None) -> Constraints | None:

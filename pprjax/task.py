@@ -155,7 +155,25 @@ class Task:
         available = jnp.ones(self.num_actions, bool)
         if hasattr(self.env, "available"):
             available = self.env.available(state, self.params)
-        return available if self.constraints is None else available & self.constraints.allows(self, state)
+        return available if self.constraints is None else available & self._allowed(state, self.constraints)
+
+    def _allowed(self, state: State, constraints: Constraints) -> Bool[Array, " A"]:
+        """Which of the A actions break nothing at once. One step of the world an action, where moves are forbidden."""
+        actions = jnp.arange(self.num_actions)
+        allowed = jnp.ones(self.num_actions, bool)
+        if constraints.forbidden_actions is not None:
+            allowed = ~jnp.isin(actions, constraints.forbidden_actions)
+        if constraints.forbidden_states is None and constraints.forbidden_transitions is None:
+            return allowed
+        here, env = self.symbol(state), self.env
+        probs = env.transition_probs(self.params) if hasattr(env, "transition_probs") else None
+        if probs is None:
+            after = jax.vmap(lambda a: self.symbol(self.step(jax.random.key(0), state, a)[0]))(actions)
+            return allowed & ~constraints.forbids(after) & ~constraints.forbids_move(here, after)
+        states = jax.vmap(lambda i: env.state_from_id(i, self.params))(jnp.arange(env.num_states))
+        after = jax.vmap(self.symbol)(states)
+        astray = constraints.forbids(after) | constraints.forbids_move(here, after)
+        return allowed & ~(astray & (probs[self.state_id(state)] > 0)).any(-1)
 
     def steps_of(self, symbols: Int[Array, " T+1"], actions: Int[Array, " T"]) -> Int[Array, " T"]:
         """What a lane is told that should go a path's way: its actions, or in a world that has `action_to` the symbols

@@ -1,6 +1,6 @@
 """The n best paths with proof, two by two at least δ edits apart: best-first search with a perfect bound.
 
-With G_t[w, i, e] from `pprjax.certify.optimum` and the Levenshtein column c of a prefix that ends in node w of layer t,
+With G_t[w, i, e] from `pprjax.certify.budgets` and the Levenshtein column c of a prefix that ends in node w of layer t,
 the best path that goes on from there is worth
 
     R(prefix) + max_{i, e} G_t[w, i, e] + λ_path / (c_i + e + 1).
@@ -14,24 +14,57 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+
+from pprjax.certify import grading
+from pprjax.certify.bounds import bounds
+from pprjax.certify.budgets import Pruned, all_values, pose, prune
+from pprjax.certify.edits import WholeCosts, append, largest_distance, levenshtein
+from pprjax.certify.grading import Graded, grade
+from pprjax.certify.problem import Block, Problem
+from pprjax.certify.tables import Tables
+from pprjax.paths import PAD
 
 MAX_OPENED = 100_000
 """The most prefixes that are opened for an original."""
 
 
-class Costs(NamedTuple):
-    """Of edits, in whole numbers."""
+def n_best_paths(
+    problem: Problem, block: Block, *, n_recourses: int, min_distance: int
+) -> tuple[Graded, Int[np.ndarray, " R"]]:
+    """The best paths of each original, and which original each answers; one row, and no path, where there is none."""
+    unrolled, costs, limit = problem.unrolled, problem.costs, problem.max_distance
+    bound = bounds(problem, block)
+    found, feasible, whose = [], [], []
+    for b, length in enumerate(block.lengths.tolist()):
+        best = []
+        if bound.best()[b] > -np.inf:
+            pruned = prune(unrolled, bound.ending[bound.kind[b]], bound.through(b) > -np.inf, block.lambda_policy[b])
+            largest = min(limit, largest_distance(length, unrolled.horizon + 1, costs))
+            (budgets, *_), (_, aligned, _) = pose(pruned, block, b, int(largest))
+            value = np.asarray(all_values(pruned, aligned, budgets=budgets, costs=costs))
+            ordered = ranked(pruned, value, block.symbols[b, :length], block.lambda_path[b], limit, costs)
+            best = distinct(ordered, partial(_symbols_of, problem.tables), n_recourses, min_distance)
+        rows = np.full((max(len(best), 1), unrolled.horizon), PAD, np.int32)
+        for row, actions in zip(rows, best, strict=False):
+            row[: len(actions)] = actions
+        found.append(rows)
+        feasible += [bool(best)] * len(rows)
+        whose += [b] * len(rows)
+    at = np.array(whose)
+    graded = grade(problem, block[at], np.concatenate(found))
+    return grading.where(np.array(feasible), graded, grading.no_path(graded)), at
 
-    insert: int
-    delete: int
-    substitute: int
 
-
-UNIT = Costs(1, 1, 1)
+def _symbols_of(tables: Tables, actions: list[int]) -> Int[np.ndarray, " T"]:
+    rows = [0]
+    for action in actions:
+        rows.append(tables.following[rows[-1], action])
+    return tables.symbol[rows]
 
 
 def distinct(ranked: Iterator[list[int]], symbols_of: Any, count: int, min_distance: int) -> list[list[int]]:
@@ -52,17 +85,17 @@ def distinct(ranked: Iterator[list[int]], symbols_of: Any, count: int, min_dista
 
 
 def ranked(
-    pruned: Any,
+    pruned: Pruned,
     value: Float[np.ndarray, "layers W positions E"],
     original: Int[np.ndarray, " N"],
     lambda_path: float,
     limit: float,
-    costs: Costs,
+    costs: WholeCosts,
 ) -> Iterator[list[int]]:
     """The actions of every path of at most `limit` edits, best first.
 
     Args:
-        pruned: what is left of the unrolled world, as in `pprjax.certify.optimum`.
+        pruned: what is left of the unrolled world, as in `pprjax.certify.budgets`.
         value: G of it. The positions of τ₀ count from the end of the last axis but one.
         original: τ₀, without padding.
 
@@ -79,7 +112,7 @@ def ranked(
         return float(np.max(onward, where=edits <= limit, initial=-np.inf))
 
     empty = costs.delete * np.arange(length + 1)
-    column = appended(empty, original, pruned.symbol[0, 0], costs)
+    column = append(empty, original, int(pruned.symbol[0, 0]), costs)
     order = itertools.count()  # of equal ones the deeper, then the older
     heap = [(-best(0, 0, column), 0, next(order), False, 0.0, 0, column, [])]
     opened = 0
@@ -103,34 +136,6 @@ def ranked(
         for action in np.flatnonzero(pruned.following[t, node] < width):
             after = int(pruned.following[t, node, action])
             reward = earned + float(pruned.edges[t, node, action])
-            longer = appended(column, original, pruned.symbol[t + 1, after], costs)
+            longer = append(column, original, int(pruned.symbol[t + 1, after]), costs)
             entry = (-(reward + best(t + 1, after, longer)), depth - 1, next(order), False, reward, after, longer)
             heapq.heappush(heap, (*entry, [*actions, int(action)]))
-
-
-def appended(
-    column: Int[np.ndarray, " positions"], original: Int[np.ndarray, " N"], symbol: int, costs: Costs
-) -> Int[np.ndarray, " positions"]:
-    """The Levenshtein column after one more symbol of the path."""
-    longer = column + costs.insert
-    longer[1:] = np.minimum(longer[1:], column[:-1] + np.where(original == symbol, 0, costs.substitute))
-    drops = costs.delete * np.arange(len(column))
-    return np.minimum.accumulate(longer - drops) + drops
-
-
-def levenshtein(original: Int[np.ndarray, " N"], path: Int[np.ndarray, " T"]) -> int:
-    """The distance of unit costs between two sequences without padding."""
-    column = np.arange(len(original) + 1)
-    for symbol in path:
-        column = appended(column, original, symbol, UNIT)
-    return int(column[-1])
-
-
-def largest_distance(length: int, longest: int, costs: Costs) -> int:
-    """The most that any path of 1 to `longest` symbols can cost as an edit of one of `length`."""
-    path = np.arange(1, longest + 1)
-    anew = costs.delete * length + costs.insert * path
-    aligned = costs.substitute * np.minimum(length, path) + np.where(
-        path < length, costs.delete * (length - path), costs.insert * (path - length)
-    )
-    return int(np.minimum(anew, aligned).max())

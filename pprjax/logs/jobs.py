@@ -18,7 +18,8 @@ import numpy as np
 import polars as pl
 from jaxtyping import Bool, Float, Int
 
-from pprjax.certify.optimum import TooLargeError, exact
+from pprjax.certify.limits import TooLargeError
+from pprjax.certify.optimum import exact
 from pprjax.config import Config
 from pprjax.io import replacing, write_json
 from pprjax.logs.edits import alignments

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pprjax_envs import TabularMDP, gridworld
 
-from pprjax.certify import optimum
+from pprjax.certify import best, limits
 from pprjax.certify.optimum import exact
 from pprjax.certify.tables import UNAVAILABLE, tabulate
 from pprjax.config import Config
@@ -108,8 +108,8 @@ def test_an_answer_does_not_depend_on_blocks_or_on_memory(monkeypatch):
     task, originals = grid()
     config = Config(lambda_path=10.0, lambda_policy=0.1)
     together = exact(task, originals, config)
-    monkeypatch.setattr(optimum, "_BLOCK_FLOATS", 5 * 41 * 48)
-    monkeypatch.setattr(optimum, "MAX_BYTES", 2**23)
+    monkeypatch.setattr(limits, "BLOCK_FLOATS", 5 * 41 * 48)
+    monkeypatch.setattr(limits, "MAX_BYTES", 2**23)
     in_blocks = exact(task, originals, config)
     for one, other in zip(jax.tree.leaves(in_blocks), jax.tree.leaves(together), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -120,11 +120,11 @@ def test_pruning_does_not_change_the_optimum(monkeypatch):
     config = Config(lambda_path=np.tile([1.0, 20.0], 12), lambda_policy=0.1)
     pruned = exact(task, originals, config)
 
-    def keep_all(tables, graph, ending, alive, lambda_policy, prune=optimum._prune):
-        return prune(tables, graph, ending, np.ones_like(alive), lambda_policy)
+    def keep_all(unrolled, ending, alive, lambda_policy, prune=best.prune):
+        return prune(unrolled, ending, np.ones_like(alive), lambda_policy)
 
-    monkeypatch.setattr(optimum, "_prune", keep_all)
-    monkeypatch.setattr(optimum, "_open_budgets", lambda *args: np.full(len(args[0]), 40))
+    monkeypatch.setattr(best, "prune", keep_all)
+    monkeypatch.setattr(best, "open_budgets", lambda *args: np.full(len(args[0]), 40))
     whole = exact(task, originals, config)
     np.testing.assert_allclose(pruned.reward, whole.reward, rtol=1e-6)
 
@@ -285,11 +285,11 @@ def test_a_world_that_cannot_be_certified_says_why(monkeypatch):
 
     rng = np.random.default_rng(0)
     varied = TabularMDP(rng.integers(0, S, (S, A)), rng.normal(size=(S, A)), np.zeros(S, bool), 0, 10)
-    monkeypatch.setattr(optimum, "MAX_LAYER", 50)
+    monkeypatch.setattr(limits, "MAX_LAYER", 50)
     with pytest.raises(ValueError, match=r"more than 50 pairs of state and R_goal"):
         exact(Task(varied, uniform, goal=at_least(1.0)), Paths.from_lists([[0]]), Config())
     exact(Task(varied, uniform), Paths.from_lists([[0]]), Config(lambda_path=0.0))  # without the goal it is small
-    monkeypatch.setattr(optimum, "MAX_BYTES", 1000)
+    monkeypatch.setattr(limits, "MAX_BYTES", 1000)
     with pytest.raises(ValueError, match=r"an original of 3 symbols would need .* GiB"):
         exact(Task(varied, uniform), Paths.from_lists([[0, 0, 0]]), Config(lambda_path=100.0))
 

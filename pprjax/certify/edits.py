@@ -1,0 +1,63 @@
+"""Edits in whole numbers, counted on the host."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from pprjax.config import Config
+
+
+class WholeCosts(NamedTuple):
+    """What an edit costs, in whole numbers."""
+
+    insert: int
+    delete: int
+    substitute: int
+
+
+UNIT = WholeCosts(1, 1, 1)
+
+
+def whole_costs(config: Config) -> WholeCosts:
+    """The edit costs of a config.
+
+    Raises:
+        ValueError: one of them is no whole number, or below 1.
+    """
+    costs = config.costs.check()
+    for name, cost in zip(("w_ins", "w_del", "w_sub"), costs, strict=True):
+        if cost != math.floor(cost):
+            raise ValueError(f"{name}: a certificate counts edits in whole numbers, got {cost}")
+    return WholeCosts(*map(int, costs))
+
+
+def append(
+    column: Int[np.ndarray, " positions"], original: Int[np.ndarray, " N"], symbol: int, costs: WholeCosts
+) -> Int[np.ndarray, " positions"]:
+    """The Levenshtein column after one more symbol of the path."""
+    longer = column + costs.insert
+    longer[1:] = np.minimum(longer[1:], column[:-1] + np.where(original == symbol, 0, costs.substitute))
+    drops = costs.delete * np.arange(len(column))
+    return np.minimum.accumulate(longer - drops) + drops
+
+
+def levenshtein(original: Int[np.ndarray, " N"], path: Int[np.ndarray, " T"]) -> int:
+    """The distance of unit costs between two sequences without padding."""
+    column = np.arange(len(original) + 1)
+    for symbol in path:
+        column = append(column, original, symbol, UNIT)
+    return int(column[-1])
+
+
+def largest_distance(length: int, longest: int, costs: WholeCosts) -> int:
+    """The most that any path of 1 to `longest` symbols can cost as an edit of one of `length`."""
+    path = np.arange(1, longest + 1)
+    anew = costs.delete * length + costs.insert * path
+    aligned = costs.substitute * np.minimum(length, path) + np.where(
+        path < length, costs.delete * (length - path), costs.insert * (path - length)
+    )
+    return int(np.minimum(anew, aligned).max())

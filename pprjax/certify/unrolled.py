@@ -1,0 +1,198 @@
+"""The world unrolled over time: which states can be reached in how many steps, and bounds on what is earned there."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from pprjax.certify import limits
+from pprjax.certify.tables import UNAVAILABLE, Tables
+from pprjax.paths import PAD
+from pprjax.task import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Unrolled:
+    """The world unrolled over T = horizon steps, W the widest layer: layer t holds what t actions reach.
+
+    A node is a row of the tables; where the goal reads R_goal, with the R_goal so far; and where steps must stay, with
+    the number of them that were visited.
+    """
+
+    tables: Tables
+    row: np.ndarray  # int32[T + 1, W], of the tables; 0 in padding
+    earned: np.ndarray  # float64[T + 1, W], R_goal so far; 0 where the goal does not read it
+    following: np.ndarray  # int32[T + 1, W, A], node of the next layer; W where there is none
+    stops: np.ndarray  # bool[T + 1, W], a path ends here, every kept step visited and no forbidden one
+
+    @property
+    def horizon(self) -> int:
+        return len(self.row) - 1
+
+
+def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray, " K"]) -> Unrolled:
+    """Layer after layer, from the start.
+
+    Args:
+        reads_reward: whether the goal reads R_goal.
+        kept: the symbols that every path must visit, in this order.
+
+    Raises:
+        TooLargeError: a layer has more than MAX_LAYER nodes.
+    """
+    wanted = np.append(kept, PAD)
+    rows, earned, visited = [np.zeros(1, np.int32)], [np.zeros(1)], [np.array([wanted[0] == tables.symbol[0]], int)]
+    edges = []
+    for _ in range(task.horizon):
+        targets = tables.following[rows[-1]]
+        there = targets != UNAVAILABLE
+        sums = np.where(reads_reward, earned[-1][:, None] + tables.reward[rows[-1]], 0.0)[there] + 0.0
+        progress = visited[-1][:, None] + (tables.symbol[targets] == wanted[visited[-1]][:, None])
+        parts = [targets[there], sums, *([progress[there]] if kept.size else [])]
+        nodes, index = np.unique(np.stack(parts), axis=1, return_inverse=True)
+        _check_width(nodes.shape[1], reads_reward, kept.size)
+        edge = np.full(targets.shape, UNAVAILABLE, np.int32)
+        edge[there] = index.ravel()
+        edges.append(edge)
+        rows.append(nodes[0].astype(np.int32))
+        earned.append(nodes[1])
+        visited.append(nodes[2].astype(int) if kept.size else np.zeros(len(nodes[0]), int))
+    edges.append(np.full((len(rows[-1]), tables.num_actions), UNAVAILABLE, np.int32))
+
+    width = limits.size_of(max(map(len, rows)))
+    shape = (task.horizon + 1, width)
+    unrolled = Unrolled(
+        tables=tables,
+        row=np.zeros(shape, np.int32),
+        earned=np.zeros(shape),
+        following=np.full((*shape, tables.num_actions), width, np.int32),
+        stops=np.zeros(shape, bool),
+    )
+    startable = task.constraints is None or not bool(task.constraints.forbids(tables.symbol[0]))
+    for t, (row, sums, seen, edge) in enumerate(zip(rows, earned, visited, edges, strict=True)):
+        unrolled.row[t, : len(row)] = row
+        unrolled.earned[t, : len(row)] = sums
+        unrolled.following[t, : len(row)] = np.where(edge == UNAVAILABLE, width, edge)
+        unrolled.stops[t, : len(row)] = (edge == UNAVAILABLE).all(1) & (seen == kept.size) & startable
+    return unrolled
+
+
+def _check_width(num_nodes: int, reads_reward: bool, num_kept: int) -> None:
+    if num_nodes > limits.MAX_LAYER:
+        what = "pairs of state and R_goal so far: the goal reads R_goal, which takes" if reads_reward else "states:"
+        what = f"{what} with {num_kept} steps that must stay," if num_kept else what
+        raise limits.TooLargeError(f"task: more than {limits.MAX_LAYER} {what} too many for a certificate")
+
+
+def ending_values(
+    task: Task, unrolled: Unrolled, own_reward: Float[np.ndarray, " K"]
+) -> Float[np.ndarray, "K layers W"]:
+    """What it is worth to end in a node: 0, or -inf where no path ends there or the goal isn't met.
+
+    Args:
+        own_reward: R_goal of each original, which its goal may ask for.
+    """
+    stops = unrolled.stops
+    values = np.where(np.broadcast_to(stops, (len(own_reward), *stops.shape)), 0.0, -np.inf)
+    if task.goal is None or not stops.any():
+        return values
+    ends, index = np.unique(np.stack([unrolled.row[stops], unrolled.earned[stops]]), axis=1, return_inverse=True)
+    met = goal_met(task, task.goal, unrolled.tables, ends[0].astype(np.int32), ends[1], own_reward)[:, index.ravel()]
+    values[:, stops] = np.where(met, 0.0, -np.inf)
+    return values
+
+
+def goal_met(
+    task: Task,
+    goal: Any,
+    tables: Tables,
+    row: Int[np.ndarray, " L"],
+    earned: Float[np.ndarray, " L"],
+    own_reward: Float[np.ndarray, " K"],
+) -> Bool[np.ndarray, "K L"]:
+    """Whether a path that ends in a row with an R_goal meets the goal, for originals that earned `own_reward`."""
+    at = np.resize(np.arange(len(row)), limits.size_of(len(row)))
+    whose = np.resize(np.arange(len(own_reward)), limits.size_of(len(own_reward)))
+    states = jax.tree.map(lambda x: x[row[at]], tables.states)
+    met = _goals_met(task, goal, states, tables.ended[row[at]], earned[at], own_reward[whose])
+    return np.asarray(met)[: len(own_reward), : len(row)]
+
+
+@jax.jit
+def _goals_met(task: Task, goal: Any, states, ended, earned, own_reward) -> Bool[Array, "K L"]:
+    def one(original_reward_goal):
+        own_goal = goal.of(original_reward_goal)
+        return jax.vmap(lambda *end: own_goal(task.outcome(*end)))(states, ended, earned)
+
+    return jax.vmap(one)(own_reward)
+
+
+def best_to_come(
+    unrolled: Unrolled,
+    lambda_policy: Float[np.ndarray, " K"],
+    ending: Float[np.ndarray, "K layers W"],
+    within: Bool[np.ndarray, "K layers W"] | None = None,
+) -> Float[np.ndarray, "K layers targets"]:
+    """The best R_goal + λ_policy·R_policy to come from each node; `within`: of the paths inside these."""
+    value = np.full((*ending.shape[:-1], ending.shape[-1] + 1), -np.inf)  # the last: where no edge leads
+    for t in reversed(range(ending.shape[1])):
+        here = ending[:, t]
+        if t + 1 < ending.shape[1]:
+            onward = _edges(unrolled, lambda_policy, t) + value[:, t + 1][:, unrolled.following[t]]
+            here = np.where(unrolled.stops[t], here, onward.max(-1))
+        value[:, t, :-1] = here if within is None else np.where(within[:, t], here, -np.inf)
+    return value
+
+
+def best_so_far(unrolled: Unrolled, lambda_policy: Float[np.ndarray, " K"]) -> Float[np.ndarray, "K layers W"]:
+    """The best R_goal + λ_policy·R_policy on the way to each node."""
+    num_layers, width = unrolled.row.shape
+    value = np.full((len(lambda_policy), num_layers, width), -np.inf)
+    value[:, 0, 0] = 0.0
+    for t in range(num_layers - 1):
+        targets = unrolled.following[t].ravel()
+        order = np.argsort(targets, kind="stable")
+        nodes, first = np.unique(targets[order], return_index=True)
+        arriving = (value[:, t, :, None] + _edges(unrolled, lambda_policy, t)).reshape(len(value), -1)
+        best = np.maximum.reduceat(arriving[:, order], first, axis=1)
+        value[:, t + 1, nodes[nodes < width]] = best[:, nodes < width]
+    return value
+
+
+def _edges(unrolled: Unrolled, lambda_policy: Float[np.ndarray, " K"], t: int) -> Float[np.ndarray, "K W A"]:
+    rows = unrolled.row[t]
+    return unrolled.tables.reward[rows] + lambda_policy[:, None, None] * unrolled.tables.habit[rows]
+
+
+def follow(
+    unrolled: Unrolled, lambda_policy: Float[np.ndarray, " K"], to_come: Float[np.ndarray, "K layers targets"]
+) -> Int[np.ndarray, "K T"]:
+    """The actions that attain to_come[:, 0, 0], PAD behind the end; of equally good ones the first."""
+    size, horizon = len(to_come), unrolled.horizon
+    actions = np.full((size, horizon), PAD, np.int32)
+    node, whose = np.zeros(size, np.int64), np.arange(size)
+    for t in range(horizon):
+        whose = whose[(to_come[whose, t, node[whose]] > -np.inf) & ~unrolled.stops[t, node[whose]]]
+        here = node[whose]
+        rows = unrolled.row[t, here]
+        edges = unrolled.tables.reward[rows] + lambda_policy[whose, None] * unrolled.tables.habit[rows]
+        onward = edges + to_come[whose[:, None], t + 1, unrolled.following[t, here]]
+        action = onward.argmax(-1)
+        actions[whose, t] = action
+        node[whose] = unrolled.following[t, here, action]
+    return actions
+
+
+def spelling(
+    unrolled: Unrolled, symbols: Int[np.ndarray, "B N"], lengths: Int[np.ndarray, " B"]
+) -> tuple[Bool[np.ndarray, "B layers W"], Bool[np.ndarray, "B layers W"]]:
+    """The nodes of each layer that look like that symbol of the original, and those of them that look like its last."""
+    layers = unrolled.horizon + 1
+    wanted = np.full((len(symbols), layers), PAD)
+    wanted[:, : symbols.shape[1]] = symbols[:, :layers]
+    spells = unrolled.tables.symbol[unrolled.row] == wanted[:, :, None]
+    return spells, spells & (np.arange(layers)[:, None] == (lengths - 1)[:, None, None])
