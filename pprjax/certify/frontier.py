@@ -1,0 +1,109 @@
+"""The certified frontier: for each original, what every further edit buys, whatever λ_path is.
+
+    F(e) = max { R_goal(τ) + λ_policy·R_policy(τ) : d(τ, τ₀) = e, the goal met, the constraints kept }
+
+A path is on the frontier if it is worth more than every path of fewer edits. Where the best of at most e edits is worth
+more than that of at most e - 1, it has exactly e, so that one run of the dynamic programme over edit budgets holds the
+whole frontier. Whatever λ_path is, the best path is on it: max_τ R = max_e F(e) + λ_path / (e + 1).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from flax import struct
+from jaxtyping import Bool, Float, Int
+
+from pprjax.certify.bounds import best_of_all, best_unchanged, bounds
+from pprjax.certify.budgets import every_budget, on_devices, pose, prune
+from pprjax.certify.grading import Graded, grade
+from pprjax.certify.optimum import described, solved
+from pprjax.certify.problem import Block, Problem
+from pprjax.config import Config
+from pprjax.metrics import Scores
+from pprjax.paths import Paths
+from pprjax.task import Task
+
+RISE = 1e-6
+"""Values that differ by less than this share of their size are the same: float32 can't tell them apart."""
+
+
+@struct.dataclass
+class Frontier:
+    """The frontiers of B originals: F rows, original by original, and of each the fewest edits first.
+
+    An original that no path can answer has no row. Arrays on the host.
+    """
+
+    path: np.ndarray  # int32[F], which original the row answers
+    value: np.ndarray  # float64[F], F(e) = R_goal + λ_policy·R_policy
+    paths: Paths  # symbols and actions of a path that attains it
+    scores: Scores  # its distance is e
+    status: np.ndarray  # str[F], as in `pprjax.exact`
+
+
+def exact_frontier(task: Task, originals: Paths, config: Config, *, max_edits: int | None = None) -> Frontier:
+    """The frontier of each original, with proof: no path of at most so many edits is worth more.
+
+    Args:
+        task: as in `pprjax.exact`.
+        originals: as in `pprjax.exact`.
+        config: lambda_policy, one number or float[B]; w_ins, w_del and w_sub, whole numbers. λ_path is not looked at.
+        max_edits: the most edits, at least 0; default: as many as buy something.
+
+    Raises:
+        ValueError: as `pprjax.exact`, or max_edits is below 0.
+
+    Source: Eq. 5 of arXiv 2312.08724 without R_path; the dynamic programme as in `pprjax.certify.budgets`.
+    """
+    if max_edits is not None and max_edits < 0:
+        raise ValueError(f"max_edits: expected at least 0, got {max_edits}")
+    limit = np.inf if max_edits is None else float(max_edits)
+
+    def solve(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, " F"]]:
+        return frontiers(dataclasses.replace(problem, max_distance=min(problem.max_distance, limit)), block)
+
+    graded, path, problem = solved(task, originals, config.replace(lambda_path=0.0), solve)
+    paths, scores, status = described(problem, graded)
+    return Frontier(path=path, value=graded.value, paths=paths, scores=scores, status=status)
+
+
+def frontiers(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, " F"]]:
+    """The paths on the frontier of each original, the fewest edits first, and which original each answers."""
+    bound = bounds(problem, block)
+    free, unchanged = best_of_all(problem, block, bound), best_unchanged(problem, block, bound)
+    largest = np.minimum(free.distance, problem.max_distance)
+    floor = unchanged.value - 1e-9 * (1 + np.abs(unchanged.value))  # who edits wants more than the original
+
+    def problems():
+        for b in np.flatnonzero(bound.best() > -np.inf).tolist():
+            through = bound.through(b)
+            alive = (through >= floor[b]) & (through > -np.inf)
+            pruned = prune(problem.unrolled, bound.ending[bound.kind[b]], alive, block.lambda_policy[b])
+            kind, posed = pose(pruned, block, b, int(largest[b]))
+            yield kind, (b, posed)
+
+    actions, whose = [free.actions[:0]], [np.zeros(0, int)]
+    for b, (value, found) in on_devices(every_budget, problems(), problem.costs):
+        rising = np.flatnonzero(value > np.maximum.accumulate(np.append(-np.inf, value[:-1])))
+        actions.append(found[rising])
+        whose.append(np.full(len(rising), b))
+    whose = np.concatenate(whose)
+    if not whose.size:
+        return free[:0], whose
+    graded = grade(problem, block[whose], np.concatenate(actions))
+    order = np.lexsort((-graded.value, graded.distance, whose))
+    order = order[graded.distance[order] <= problem.max_distance]
+    order = order[_rises(graded.value[order], whose[order])]
+    return graded[order], whose[order]
+
+
+def _rises(value: Float[np.ndarray, " F"], whose: Int[np.ndarray, " F"]) -> Bool[np.ndarray, " F"]:
+    """Which rows are worth more than all rows of the same original before them."""
+    rises, best = np.zeros(len(value), bool), {}
+    for i, (b, v) in enumerate(zip(whose.tolist(), value.tolist(), strict=True)):
+        rises[i] = b not in best or v > best[b] + RISE * (1 + abs(best[b]))
+        if rises[i]:
+            best[b] = v
+    return rises
