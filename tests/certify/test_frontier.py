@@ -3,9 +3,10 @@
 import jax
 import numpy as np
 import pytest
+from brute_force import GOALS, HORIZON, UNEVEN, Mdp, edit, lambdas
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_optimum import GOALS, HORIZON, UNEVEN, Mdp, edit, grid, lambdas
+from test_optimum import grid
 
 from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.optimum import exact
@@ -41,7 +42,7 @@ def ladder(mdp, goal, original, lambda_policy, costs, most):
 def test_every_rung_is_the_best_there_is(seed, goal, costs, lambda_policy, max_edits, max_distance):
     mdp = Mdp(seed)
     task = mdp.task(GOALS[goal]).replace(constraints=Constraints(max_distance=max_distance))
-    config = Config(lambda_policy=np.array(lambda_policy), **costs)
+    config = Config(lambda_policy=np.array(lambda_policy), habit=mdp.habit, **costs)
     found = exact_frontier(task, Paths.from_lists(mdp.originals), config, max_edits=max_edits)
     most = min(x for x in (max_edits, max_distance, np.inf) if x is not None)
     symbols, actions = found.paths.to_lists(), found.paths.actions_to_lists()
