@@ -1,12 +1,14 @@
 """The certified frontier, against every path there is."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
 from brute_force import GOALS, HORIZON, UNEVEN, Mdp, edit, lambdas
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_optimum import grid
+from pprjax_envs import gridworld
 
 from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.optimum import exact
@@ -14,6 +16,12 @@ from pprjax.config import Config
 from pprjax.constraints import Constraints
 from pprjax.goals import at_least, reached
 from pprjax.paths import Paths
+
+
+@functools.cache
+def grid():
+    task = gridworld.task("newbie", goal=None)
+    return task, gridworld.bad_paths(task.env, 24)
 
 
 def ladder(mdp, goal, original, lambda_policy, costs, most):
