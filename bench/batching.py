@@ -26,7 +26,7 @@ def main() -> None:
     key = jax.random.key(0)
     if args.memory:
         originals = gridworld.bad_paths(task.env, 4096)
-        recourse(task, originals, Config(habit="link", iterations=4), key=key)
+        recourse(task, originals, Config(habit="link", iterations=4), method="learn", key=key)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         finish("batching_memory", {"originals": len(originals), "peak_gib": peak})
         return
@@ -35,11 +35,11 @@ def main() -> None:
     for size in (1, 256):
         few = originals[:size]
         longest = np.argsort(few.lengths)[-1:]  # compiles what all of them use
-        recourse(task, few[longest], Config(habit="link", iterations=300), key=key)
+        recourse(task, few[longest], Config(habit="link", iterations=300), method="learn", key=key)
         rounds = []
         for _ in range(3 if size == 1 else 1):
             started = time.perf_counter()
-            recourse(task, few, Config(habit="link", iterations=300), key=key)
+            recourse(task, few, Config(habit="link", iterations=300), method="learn", key=key)
             rounds.append((time.perf_counter() - started) / size)
         seconds[size] = sorted(rounds)[len(rounds) // 2]
     finish(

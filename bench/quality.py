@@ -25,7 +25,7 @@ PLAIN = dict(alignment_aware=False, telescoped=False, mixed_lanes=False, mixed_r
 
 def gaps(task, originals, config, seed):
     """The gaps of the recourses and of the greedy paths to the certified optimum: float[B] each."""
-    found = recourse(task, originals, config, key=jax.random.key(seed))
+    found = recourse(task, originals, config, method="learn", key=jax.random.key(seed))
     best = exact(task, originals, config)
     greedy = np.where(np.isfinite(found.greedy_reward), found.greedy_reward, -1e9)
     return relative_gap(found.reward, best.reward), relative_gap(greedy, best.reward), found.status

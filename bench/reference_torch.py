@@ -239,7 +239,7 @@ def pprjax_runs(task, originals, config: Config, optimum: np.ndarray, *, longest
     def run(count: int, iterations: int, seed: int):
         settings = config.replace(iterations=iterations, memory=min(config.memory, iterations))  # no empty places
         began = time.perf_counter()
-        found = recourse(task, originals[:count], settings, key=jax.random.key(seed), progress=False)
+        found = recourse(task, originals[:count], settings, method="learn", key=jax.random.key(seed), progress=False)
         return found, time.perf_counter() - began
 
     def share(rewards) -> np.ndarray:

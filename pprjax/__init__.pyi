@@ -14,9 +14,12 @@ from .paths import Paths as Paths
 from .policy import Policy as Policy
 from .policy import TablePolicy as TablePolicy
 from .policy import softmax as softmax
+from .result import Frontier as Frontier
+from .result import Recourse as Recourse
 from .reward import link as link
 from .reward import similarity as similarity
 from .scoring import score as score
+from .solve import frontier as frontier
 from .solve import recourse as recourse
 from .task import Task as Task
 from .task import World as World

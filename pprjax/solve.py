@@ -1,115 +1,31 @@
-"""The front door: recourse for many originals, in chunks, on all devices, with progress."""
+"""The front door: `recourse` and `frontier`, by whichever method suits the world."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from threading import Event
-from typing import Any, cast
+from typing import Literal, get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import polars as pl
-from flax import struct
-from jax.sharding import Mesh
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
-from pprjax import devices, metrics
+from pprjax.certify.edits import largest_distance, whole_costs
+from pprjax.certify.frontier import exact_frontier
+from pprjax.certify.limits import TooLargeError
+from pprjax.certify.optimum import exact
 from pprjax.config import Config, check_config
-from pprjax.constraints import kept_symbols, without_keep
-from pprjax.io import write_table
-from pprjax.learn import archive, learner
-from pprjax.metrics import Scores
-from pprjax.paths import PAD, Paths
-from pprjax.progress import progress_bar
-from pprjax.rollout import Trajectory, trace
+from pprjax.learn.batches import learn
+from pprjax.paths import Paths
+from pprjax.result import Frontier, Recourse
+from pprjax.search.points import search_frontier
 from pprjax.task import Task
 
-CHUNK = 64
-"""Originals that one program trains side by side at most, by default."""
+Method = Literal["auto", "exact", "search", "learn"]
+"""How paths are found. "exact": with proof, in a finite deterministic world whose P_A has no memory; "search": a beam
+for each number of edits, and branch and bound after it, in any deterministic world; "learn": Algorithm 1, anywhere;
+"auto": the first of these that suits the world."""
 
-CPU_CHUNK = 1
-"""The same where the devices are cores: one stays in a core's cache, and each of eight takes 1.6 times as long."""
-
-LENGTHS = 8
-"""Originals are padded to a multiple of this many symbols, so that batches share a compilation."""
-
-ROUNDS = 10
-"""Calls in which a chunk is trained at most; between them progress shows and an interrupt is heard."""
-
-
-@struct.dataclass
-class Recourse:
-    """The best paths found for B originals: R rows, the originals in their order, and for each the best path first.
-
-    Without n_recourses there is one row an original, R = B. Arrays on the host.
-    """
-
-    originals: Paths  # B
-    path: np.ndarray  # int32[R], which original the row answers
-    rank: np.ndarray  # int32[R], 1 for the best
-    paths: Paths  # R, symbols and actions
-    reward: np.ndarray  # float[R], R (Eq. 5)
-    scores: Scores  # R
-    status: np.ndarray  # str[R], see `pprjax.metrics.status`; or "infeasible"
-    original_goal: np.ndarray  # float[B], R_goal of the original; -inf where the world can't follow it
-    greedy_reward: np.ndarray  # float[B], R of the greedy path of the trained Q; -inf where it misses the goal
-    curve: np.ndarray  # float[B, iterations], R of the best path so far
-    lambda_path: np.ndarray  # float[B]
-    lambda_policy: np.ndarray  # float[B]
-    diversity: np.ndarray  # float[B], mean edit distance between its recourses; NaN where there is one
-
-    def __len__(self) -> int:
-        return len(self.reward)
-
-    def to_frame(self) -> pl.DataFrame:
-        """One row a path; `path` is the number of its original."""
-        sequences = {
-            "original": self.originals[self.path].to_lists(),
-            "recourse": self.paths.to_lists(),
-            "actions": self.paths.actions_to_lists(),
-        }
-        return pl.DataFrame(
-            {
-                "path": self.path,
-                "rank": self.rank,
-                "status": self.status.tolist(),
-                "reward": self.reward,
-                "s_goal": self.scores.goal,
-                "s_path": self.scores.path,
-                "s_policy": self.scores.policy,
-                "distance": self.scores.distance,
-                "violations": self.scores.violations,
-                "length": np.asarray(self.paths.lengths),
-                "original_goal": self.original_goal[self.path],
-                "greedy_reward": self.greedy_reward[self.path],
-                "lambda_path": self.lambda_path[self.path],
-                "lambda_policy": self.lambda_policy[self.path],
-                "diversity": self.diversity[self.path],
-                **{name: pl.Series(name, rows, dtype=pl.List(pl.Int32)) for name, rows in sequences.items()},
-            }
-        )
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write `to_frame` as parquet or CSV, by the ending of the path; whole or not at all.
-
-        In CSV a sequence is one field, its numbers parted by blanks.
-        """
-        frame = self.to_frame()
-        if Path(path).suffix == ".csv":
-            frame = frame.with_columns(pl.col(pl.List(pl.Int32)).cast(pl.List(pl.String)).list.join(" "))
-        write_table(frame, path)
-
-    def plot(self, ax: Any = None) -> Any:
-        """The training curves, R of the best path so far over the iterations, on a matplotlib Axes."""
-        from pprjax import plotting  # takes a second to import
-
-        return plotting.curves(self.curve, ax=ax)
+CALLS = 100_000
+"""Steps of the world that the proof of one original may take by default, where a search has one."""
 
 
 def recourse(
@@ -117,88 +33,134 @@ def recourse(
     originals: Paths,
     config: Config = Config(),
     *,
-    key: jax.Array,
+    key: jax.Array | None = None,
+    method: Method = "auto",
+    calls: int | None = None,
     n_recourses: int = 1,
     min_distance: int = 1,
     ids: Int[np.ndarray, " B"] | None = None,
     chunk: int | None = None,
     progress: bool | None = None,
 ) -> Recourse:
-    """A personalized recourse for each original path: Algorithm 1, then the best of all paths that were sampled.
+    """A personalized recourse for each original path: the best path by R (Eq. 5) that is found, and a bound on all.
 
-    A path that meets the task's goal ranks above one that does not, and then R (Eq. 5) decides. With constraints only
-    paths that keep them and meet the goal count: where none was found the status is "infeasible", the path is the start
-    alone, R is -inf, the scores are NaN, and distance and violations are -1. Original i uses
-    fold_in(key, ids[i]), so that its result depends neither on the others nor on the devices.
+    A path that meets the task's goal ranks above one that does not, and then R decides. With constraints, and in every
+    method but "learn", only paths that keep them and meet the goal count; where there is none the status is
+    "infeasible". No result depends on the other originals or on the devices.
 
     Args:
         task: environment, agent and goal.
         originals: B paths from the world's start, with actions or without.
-        config: every knob of Algorithm 1. λ_path and λ_policy may be float[B], one for each original.
-        key: not consumed; the same key gives the same result.
+        config: λ_path and λ_policy, which may be float[B], one for each original; habit; edit costs; and every knob of
+            Algorithm 1.
+        key: of "learn", which needs one; not consumed. Original i uses fold_in(key, ids[i]).
+        method: see `Method`.
+        calls: of "search": steps of the world that the proof of one original may take; default 100,000.
         n_recourses: how many recourses an original gets at most, the best first. All that count meet the goal and keep
             the constraints; where fewer were found there are fewer rows, but never none.
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of them, at least.
-        ids: the numbers from which originals derive their keys; default 0 … B - 1.
-        chunk: originals that one program trains side by side, at most; default 1 where the devices are cores, 64
-            elsewhere. It changes time and memory and no result.
+        ids: of "learn": the numbers from which originals derive their keys; default 0 … B - 1.
+        chunk: of "learn": originals that one program trains side by side, at most; default 1 where the devices are
+            cores, 64 elsewhere. It changes time and memory and no result.
         progress: show a progress bar; default: on a terminal.
 
     Raises:
-        ValueError: an original does not start where the world does, or a setting is out of range; the message names it.
+        ValueError: an original does not start where the world does, a setting is out of range, the method does not suit
+            the world, or "learn" has no key; the message names it.
     """
-    size = len(originals)
-    check_config(config, size)
+    check_config(config, len(originals))
     check_starts(task, originals)
-    side_by_side = CPU_CHUNK if jax.local_devices()[0].platform == "cpu" else CHUNK
-    side_by_side = side_by_side if chunk is None else chunk
-    for name, value in {"n_recourses": n_recourses, "min_distance": min_distance, "chunk": side_by_side}.items():
-        if value < 1:
-            raise ValueError(f"{name}: expected at least 1, got {value}")
-    ids = np.arange(size) if ids is None else np.asarray(ids)
-    if ids.shape != (size,):
-        raise ValueError(f"ids: expected one for each of {size} originals, got shape {ids.shape}")
-
-    lambdas = [np.broadcast_to(np.asarray(x, np.float32), (size,)) for x in (config.lambda_path, config.lambda_policy)]
-    padded = originals.padded_to(-(-int(np.max(originals.lengths)) // LENGTHS) * LENGTHS)
-    keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.asarray(ids, jnp.uint32))
-    kept = kept_symbols(task.constraints, originals)
-    inputs = (padded.symbols, padded.lengths, padded.actions, kept, keys, *lambdas)
-    program = task.replace(constraints=without_keep(task.constraints))
-
-    workers, together = _workers()
-    num_pieces = -(-size // side_by_side)
-    chunk = -(-size // num_pieces)  # of one device, whatever their number: the programs, and the results, are the same
-    width = chunk * together
-    pieces = (np.arange(-(-num_pieces // together) * width) % size).reshape(-1, width)  # the first ones fill up
-    interrupted = Event()
-    with progress_bar("recourse", size, enabled=progress) as advance, ThreadPoolExecutor(len(workers)) as pool:
-
-        def listen(amount: float) -> None:
-            if interrupted.is_set():
-                raise KeyboardInterrupt
-            advance(amount)
-
-        def solve(worker: int) -> list[_Result]:
-            return [
-                _solve_piece(
-                    program,
-                    config,
-                    jax.tree.map(lambda x, at=piece: x[at], inputs),
-                    (n_recourses, min_distance),
-                    workers[worker],
-                    listen,
-                )
-                for piece in pieces[worker :: len(workers)]
-            ]
-
+    for name, value in {"n_recourses": n_recourses, "min_distance": min_distance, "calls": calls}.items():
+        if value is not None and value < (0 if name == "calls" else 1):
+            raise ValueError(f"{name}: expected at least {0 if name == 'calls' else 1}, got {value}")
+    for choice in _choices(task, config, method):
         try:
-            solved = list(pool.map(solve, range(len(workers))))
-        finally:  # whatever ended the wait, the other threads stop at their next round
-            interrupted.set()
-    results = [solved[i % len(workers)][i // len(workers)] for i in range(len(pieces))]
-    result = jax.tree.map(lambda *parts: np.concatenate(parts)[:size], *results)
-    return _assemble(task, originals, lambdas, result, n_recourses)
+            if choice == "exact":
+                return exact(task, originals, config, n_recourses=n_recourses, min_distance=min_distance)
+            if choice == "search" and n_recourses == 1:
+                return frontier(task, originals, config, method="search", calls=calls).at(config.lambda_path)
+        except TooLargeError:
+            if method == "exact":
+                raise
+    if method == "search":
+        raise ValueError(f'n_recourses: expected 1 with method "search", got {n_recourses}')
+    if key is None:
+        raise ValueError('key: method "learn" needs one, jax.random.key(0) for example, got None')
+    return learn(
+        task,
+        originals,
+        config,
+        key=key,
+        n_recourses=n_recourses,
+        min_distance=min_distance,
+        ids=ids,
+        chunk=chunk,
+        progress=progress,
+    )
+
+
+def frontier(
+    task: Task,
+    originals: Paths,
+    config: Config = Config(),
+    *,
+    method: Literal["auto", "exact", "search"] = "auto",
+    max_edits: int | None = None,
+    calls: int | None = None,
+) -> Frontier:
+    """For each original the best path for each number of edits, which answers every λ_path: see `Frontier`.
+
+    Args:
+        task: a deterministic world.
+        originals: B paths from the world's start, with actions or without.
+        config: habit, λ_policy (one number or float[B]) and the edit costs, whole numbers. λ_path is not looked at.
+        method: "exact", with proof, in a finite world whose P_A has no memory; "search", in any; or the first of these
+            that suits the world.
+        max_edits: the most edits, at least 0; default as many as there may be.
+        calls: of "search": steps of the world that the proof of one original may take; default 100,000.
+
+    Raises:
+        ValueError: a setting is out of range, or the method does not suit the world; the message names it.
+    """
+    check_config(config, len(originals))
+    check_starts(task, originals)
+    if max_edits is not None and max_edits < 0:
+        raise ValueError(f"max_edits: expected at least 0, got {max_edits}")
+    choices = _choices(task, config, method)
+    if "exact" in choices:
+        try:
+            return exact_frontier(task, originals, config, max_edits=max_edits)
+        except TooLargeError:
+            if method == "exact":
+                raise
+    if "search" not in choices:
+        raise ValueError('method: a frontier needs a deterministic world; say "deterministic = True" where env is one')
+    most = largest_distance(int(np.max(originals.lengths)), task.horizon + 1, whole_costs(config))
+    limits = [
+        x for x in (max_edits, None if task.constraints is None else task.constraints.max_distance) if x is not None
+    ]
+    most = int(min([most, *limits]))
+    return search_frontier(task, originals, config, num_distances=most + 1, calls=CALLS if calls is None else calls)
+
+
+def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
+    """The methods to be tried, in this order.
+
+    Raises:
+        ValueError: there is no such method, or it does not suit the world.
+    """
+    if method not in get_args(Method):
+        raise ValueError(f"method: expected one of {', '.join(get_args(Method))}, got {method!r}")
+    if method == "search" and not task.deterministic:
+        raise ValueError(
+            'method: "search" needs a deterministic world; task.env says "deterministic = True" if it never rolls dice'
+        )
+    if method != "auto":
+        return (method,)
+    if not task.deterministic or any(cost != int(cost) for cost in config.costs):
+        return ("learn",)
+    table = task.num_states is not None and not jax.tree.leaves(task.policy.init())
+    return ("exact", "search", "learn") if table else ("search", "learn")
 
 
 def check_starts(task: Task, originals: Paths) -> None:
@@ -208,167 +170,3 @@ def check_starts(task: Task, originals: Paths) -> None:
     wrong = np.flatnonzero(firsts != start)
     if wrong.size:
         raise ValueError(f"originals[{wrong[0]}]: expected the world's start, symbol {start}, got {firsts[wrong[0]]}")
-
-
-@struct.dataclass
-class _Result:
-    """What remains of an original's training. A leading axis of originals."""
-
-    best: Trajectory
-    greedy: Trajectory
-    original_goal: jax.Array
-    curve: jax.Array
-    archive: archive.Archive | None
-
-
-def _workers() -> tuple[list[Any], int]:
-    """Where each thread computes, and on how many devices: on all of them at once; or on the only one, where that is
-    the CPU a thread for each of its cores."""
-    mesh = devices.local_mesh()
-    if mesh is not None:
-        return [mesh], mesh.size
-    only = jax.local_devices()
-    return only * (min(len(os.sched_getaffinity(0)), 8) if only[0].platform == "cpu" else 1), 1
-
-
-def _solve_piece(
-    task: Task,
-    config: Config,
-    inputs: tuple,
-    several: tuple[int, int],
-    place: Any,
-    advance: Callable[[float], None],
-) -> _Result:
-    traced_settings = replace(config, lambda_path=0.0, lambda_policy=0.0)  # each original has its own
-    shared, inputs = devices.put((task, traced_settings), inputs, place)
-    mesh = place if isinstance(place, Mesh) else None
-    rounds = max(r for r in range(1, ROUNDS + 1) if config.iterations % r == 0)
-    count = config.iterations // rounds
-    state, curves = _start(*shared, inputs, several=several, mesh=mesh), []
-    for r in range(rounds):
-        state, curve = _train(*shared, inputs, state, start=r * count, count=count, mesh=mesh)
-        curves.append(jax.block_until_ready(curve))
-        advance(len(curve) / rounds)
-    return jax.device_get(_finish(*shared, inputs, state, curve=jnp.concatenate(curves, axis=1), mesh=mesh))
-
-
-def _each(function):
-    """The function of one original, jitted and mapped over a piece of them, and that over the devices of a mesh."""
-
-    @partial(jax.jit, static_argnames=("count", "several", "mesh"))
-    def mapped(task, settings, inputs, state=None, *, start=0, curve=None, count=0, several=(1, 1), mesh=None):
-        def piece(shared, batch):
-            task, settings, start = shared
-
-            def one(symbols, length, actions, kept, key, lambda_path, lambda_policy, state, curve):
-                config = replace(settings, lambda_path=lambda_path, lambda_policy=lambda_policy)
-                keys = jax.random.split(key, 4)
-                original = replace(trace(task, symbols, length, keys[0], actions), kept=kept)
-                return function(task, original, config, keys[1:], state, start, count, curve, several)
-
-            return jax.vmap(cast(Any, one))(*batch)
-
-        return devices.sharded(piece, mesh)((task, settings, start), (*inputs, state, curve))
-
-    return mapped
-
-
-@_each
-def _start(task, original, config, keys, state, start, count, curve, several):
-    del state, start, count, curve
-    n_recourses, min_distance = several
-    return learner.init(task, original, config, keys[0], n_recourses=n_recourses, min_distance=min_distance)
-
-
-@_each
-def _train(task, original, config, keys, state, start, count, curve, several):
-    del curve, several
-    state, progress = learner.train(task, original, config, state, keys[1], start, count)
-    return state, progress.reward
-
-
-@_each
-def _finish(task, original, config, keys, state, start, count, curve, several):
-    """The best path so far, or a better one among paths sampled from the trained Q, its greedy path included."""
-    del start, count, several
-    greedy, lanes = learner.harvest(task, original, config, state, keys[2])
-    best = learner.better(state.best, learner.best_of(lanes))
-    found = None if state.archive is None else archive.extend(state.archive, lanes)
-    return _Result(best=best, greedy=greedy, original_goal=original.reward_goal, curve=curve, archive=found)
-
-
-def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _Result, n_recourses: int) -> Recourse:
-    size = len(originals)
-    best, greedy = jax.tree.map(np.asarray, (result.best, result.greedy))
-    path, rank = np.arange(size, dtype=np.int32), np.ones(size, np.int32)
-    if result.archive is not None:
-        best, path, rank = _ranked(best, result.archive, n_recourses)
-    feasible = np.ones(len(rank), bool) if task.constraints is None else np.asarray(best.met)
-    if not feasible.all():
-        best = _where_feasible(feasible, best)
-    width = int(best.num_actions.max()) + 1
-    actions = np.maximum(best.num_actions, 1)
-    ended = metrics.status(
-        distance=best.distance,
-        reached=best.reached,
-        terminated=best.terminated,
-        met=None if task.goal is None else best.met,
-    )
-    paths = Paths(best.symbols[:, :width], best.num_actions + 1, best.actions[:, : width - 1])
-    return Recourse(
-        originals=originals,
-        path=path,
-        rank=rank,
-        paths=paths,
-        reward=best.reward,
-        scores=Scores(
-            goal=best.reward_goal,
-            path=np.where(feasible, 1.0 / (np.maximum(best.distance, 0) + 1.0), np.nan),
-            r_policy=best.reward_policy,
-            policy=best.log_prob / actions,
-            distance=best.distance,
-            violations=np.where(feasible, 0, -1).astype(np.int32),
-        ),
-        status=np.where(feasible, ended, "infeasible"),
-        original_goal=np.asarray(result.original_goal),
-        greedy_reward=np.where(greedy.met, greedy.reward, -np.inf),
-        curve=np.asarray(result.curve),
-        lambda_path=lambdas[0],
-        lambda_policy=lambdas[1],
-        diversity=metrics.diversity(paths, path, size),
-    )
-
-
-def _ranked(
-    best: Trajectory, found: archive.Archive, n_recourses: int
-) -> tuple[Any, Int[np.ndarray, " R"], Int[np.ndarray, " R"]]:
-    """The best path of each original and behind it the others of its archive, whose first it is; path and rank."""
-    there = np.asarray(found.filled)[:, :n_recourses].copy()
-    there[:, 0] = True  # the best path, even where it misses the goal
-    path, place = np.nonzero(there)
-    slim = jax.tree.map(np.asarray, found.paths)
-
-    def rows(first, others):
-        return np.where((place == 0).reshape(-1, *[1] * (first.ndim - 1)), first[path], others[path, place])
-
-    best = replace(best, observations=None, available=None, rows=None, positions=None, rewards=None)
-    return jax.tree.map(rows, best, slim), path.astype(np.int32), place.astype(np.int32) + 1
-
-
-def _where_feasible(feasible: Bool[np.ndarray, " B"], best: Trajectory) -> Any:
-    """The paths, and in place of those that are not feasible the start alone, worth -inf."""
-
-    def blank(x, value):
-        return np.where(feasible.reshape(-1, *[1] * (x.ndim - 1)), x, np.asarray(value, x.dtype))
-
-    return replace(
-        best,
-        symbols=np.concatenate([best.symbols[:, :1], blank(best.symbols[:, 1:], PAD)], axis=1),
-        actions=blank(best.actions, PAD),
-        num_actions=blank(best.num_actions, 0),
-        reward_goal=blank(best.reward_goal, np.nan),
-        reward_policy=blank(best.reward_policy, np.nan),
-        log_prob=blank(best.log_prob, np.nan),
-        distance=blank(best.distance, -1),
-        reward=blank(best.reward, -np.inf),
-    )

@@ -121,6 +121,11 @@ class Task:
         """S of a finite world, None of any other."""
         return self.env.num_states if hasattr(self.env, "state_id") else None
 
+    @property
+    def deterministic(self) -> bool:
+        """Whether the world never rolls dice, as it says itself."""
+        return bool(getattr(self.env, "deterministic", False))
+
     def reset(self, key: jax.Array) -> State:
         """The state in which every path starts."""
         return self.env.reset_env(key, self.params)[1]

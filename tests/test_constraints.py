@@ -84,7 +84,7 @@ def padded(rules):
 
 
 def solve(task, originals=ORIGINALS):
-    return recourse(task, Paths.from_lists(originals), CONFIG, key=KEY, progress=False)
+    return recourse(task, Paths.from_lists(originals), CONFIG, method="learn", key=KEY, progress=False)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_the_certified_n_best_are_the_best_there_are(
 
 
 def solve(task=None, **changes):
-    return recourse(task or ring(), ROWS, WIDE, key=KEY, progress=False, **changes)
+    return recourse(task or ring(), ROWS, WIDE, method="learn", key=KEY, progress=False, **changes)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ KEY = jax.random.key(11)
 
 
 def solve(rows, config=CONFIG, task=TASK, key=KEY, **changes):
-    return recourse(task, Paths.from_lists(rows), config, key=key, progress=False, **changes)
+    return recourse(task, Paths.from_lists(rows), config, method="learn", key=key, progress=False, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +165,8 @@ def test_ids_are_one_for_each_original():
 def test_to_frame_has_a_row_a_path(batch):
     frame = batch.to_frame()
     assert frame.columns == [
-        "path", "rank", "status", "reward", "s_goal", "s_path", "s_policy", "distance", "violations", "length",
-        "original_goal", "greedy_reward", "lambda_path", "lambda_policy", "diversity",
+        "path", "rank", "status", "method", "reward", "bound", "s_goal", "s_path", "s_policy", "r_policy", "distance",
+        "violations", "length", "original_goal", "greedy_reward", "lambda_path", "lambda_policy", "diversity",
         "original", "recourse", "actions",
     ]  # fmt: skip
     assert frame["path"].to_list() == [0, 1, 2]

@@ -72,6 +72,8 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         ValueError: a number is out of range.
     """
 
+    deterministic = True
+
     def __init__(self, classifier: Classifier, wanted: int, *, num_symbols: int, length: int):
         if not isinstance(classifier, Classifier):
             raise TypeError(f"classifier: expected init, step and log_probs, got {type(classifier).__name__}")

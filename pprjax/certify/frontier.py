@@ -12,35 +12,20 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from flax import struct
 from jaxtyping import Bool, Float, Int
 
 from pprjax.certify.bounds import best_of_all, best_unchanged, bounds
 from pprjax.certify.budgets import every_budget, on_devices, pose, prune
 from pprjax.certify.grading import Graded, grade
 from pprjax.certify.optimum import described, solved
-from pprjax.certify.problem import Block, Problem
+from pprjax.certify.problem import Block, Problem, original_rewards
 from pprjax.config import Config
-from pprjax.metrics import Scores
 from pprjax.paths import Paths
+from pprjax.result import Frontier
 from pprjax.task import Task
 
 RISE = 1e-6
 """Values that differ by less than this share of their size are the same: float32 can't tell them apart."""
-
-
-@struct.dataclass
-class Frontier:
-    """The frontiers of B originals: F rows, original by original, and of each the fewest edits first.
-
-    An original that no path can answer has no row. Arrays on the host.
-    """
-
-    path: np.ndarray  # int32[F], which original the row answers
-    value: np.ndarray  # float64[F], F(e) = R_goal + λ_policy·R_policy
-    paths: Paths  # symbols and actions of a path that attains it
-    scores: Scores  # its distance is e
-    status: np.ndarray  # str[F], as in `pprjax.exact`
 
 
 def exact_frontier(task: Task, originals: Paths, config: Config, *, max_edits: int | None = None) -> Frontier:
@@ -64,9 +49,30 @@ def exact_frontier(task: Task, originals: Paths, config: Config, *, max_edits: i
     def solve(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, " F"]]:
         return frontiers(dataclasses.replace(problem, max_distance=min(problem.max_distance, limit)), block)
 
-    graded, path, problem = solved(task, originals, config.replace(lambda_path=0.0), solve)
+    graded, path, problem = solved(task, originals, dataclasses.replace(config, lambda_path=0.0), solve)
     paths, scores, status = described(problem, graded)
-    return Frontier(path=path, value=graded.value, paths=paths, scores=scores, status=status)
+    size = len(originals)
+    return Frontier(
+        originals=originals,
+        path=path,
+        distance=graded.distance,
+        value=graded.value,
+        bound=graded.value,
+        paths=paths,
+        scores=scores,
+        status=status,
+        method=np.full(len(path), "exact"),
+        limit=_limits(path, graded, size),
+        original_goal=original_rewards(problem, originals),
+        lambda_policy=np.broadcast_to(np.asarray(config.lambda_policy, float), size),
+    )
+
+
+def _limits(path: Int[np.ndarray, " F"], graded: Graded, size: int) -> Float[np.ndarray, "B E"]:
+    """The best v of at most e edits."""
+    limits = np.full((size, int(graded.distance.max(initial=0)) + 1), -np.inf)
+    limits[path, graded.distance] = graded.value
+    return np.maximum.accumulate(limits, axis=1)
 
 
 def frontiers(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, " F"]]:

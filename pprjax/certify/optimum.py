@@ -15,58 +15,22 @@ from functools import partial
 
 import jax
 import numpy as np
-import polars as pl
-from flax import struct
 from jaxtyping import Int
 
 from pprjax import goals, metrics
 from pprjax.certify.best import best_paths
 from pprjax.certify.grading import Graded
 from pprjax.certify.n_best import n_best_paths
-from pprjax.certify.problem import Block, Problem, blocks
+from pprjax.certify.problem import Block, Problem, blocks, original_rewards
 from pprjax.certify.unrolled import goal_met
 from pprjax.config import Config
 from pprjax.metrics import Scores
 from pprjax.paths import Paths
+from pprjax.result import Recourse
 from pprjax.task import Task
 
 
-@struct.dataclass
-class Optimum:
-    """The optimum of Eq. 5 for B originals: R rows, the originals in their order, and for each the best path first.
-
-    Without n_recourses there is one row an original, R = B. Arrays on the host.
-    """
-
-    path: np.ndarray  # int32[R], which original the row answers
-    rank: np.ndarray  # int32[R], 1 for the best
-    reward: np.ndarray  # float[R], R; -inf where no path is feasible
-    paths: Paths  # symbols and actions of a path that attains it; the start alone where none does
-    scores: Scores  # NaN, and distance and violations -1, where no path is feasible
-    status: np.ndarray  # str[R]: see `pprjax.metrics.status`; or "infeasible"
-    diversity: np.ndarray  # float[B], mean edit distance between its paths; NaN where there is one
-
-    def to_frame(self) -> pl.DataFrame:
-        """One row a path; `path` is the number of its original."""
-        sequences = {"optimal": self.paths.to_lists(), "actions": self.paths.actions_to_lists()}
-        return pl.DataFrame(
-            {
-                "path": self.path,
-                "rank": self.rank,
-                "status": self.status.tolist(),
-                "reward": self.reward,
-                "s_goal": self.scores.goal,
-                "s_path": self.scores.path,
-                "s_policy": self.scores.policy,
-                "distance": self.scores.distance,
-                "violations": self.scores.violations,
-                "diversity": self.diversity[self.path],
-                **{name: pl.Series(name, rows, dtype=pl.List(pl.Int32)) for name, rows in sequences.items()},
-            }
-        )
-
-
-def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1, min_distance: int = 1) -> Optimum:
+def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1, min_distance: int = 1) -> Recourse:
     """The best path there is for each original (Eq. 5), with proof: a bound that the returned path attains.
 
     A path starts at the world's start, takes at most task.horizon actions, and ends where the world ends it, at the
@@ -83,9 +47,9 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of them, at least.
 
     Returns:
-        status is "unchanged" at distance 0; else "reached_goal" where the path meets the goal (without one: the world's
-        own); else "ended" by the world; else "cut" by the horizon or a dead end. "infeasible": no path meets the goal
-        and keeps the constraints.
+        Each bound is the reward itself, and each gap 0. The status is "unchanged" at distance 0; else "reached_goal"
+        where the path meets the goal (without one: the world's own); else "ended" by the world; else "cut" by the
+        horizon or a dead end. "infeasible": no path meets the goal and keeps the constraints.
 
     Raises:
         ValueError: the world isn't finite or not deterministic, P_A has a memory, an original is empty or does not
@@ -101,14 +65,25 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
     several = partial(n_best_paths, n_recourses=n_recourses, min_distance=min_distance)
     graded, path, problem = solved(task, originals, config, best_paths if n_recourses == 1 else several)
     paths, scores, status = described(problem, graded)
-    return Optimum(
+    size, nothing = len(originals), np.full(len(originals), np.nan)
+    weights = (np.broadcast_to(np.asarray(x, float), size) for x in (config.lambda_path, config.lambda_policy))
+    lambda_path, lambda_policy = weights
+    return Recourse(
+        originals=originals,
         path=path,
         rank=(np.arange(len(path)) - np.searchsorted(path, path) + 1).astype(np.int32),
-        reward=graded.reward,
         paths=paths,
+        reward=graded.reward,
+        bound=graded.reward,
+        method=np.full(len(path), "exact"),
         scores=scores,
         status=status,
-        diversity=metrics.diversity(paths, path, len(originals)),
+        original_goal=original_rewards(problem, originals),
+        lambda_path=lambda_path,
+        lambda_policy=lambda_policy,
+        greedy_reward=nothing,
+        curve=np.zeros((size, 0)),
+        diversity=metrics.diversity(paths, path, size),
     )
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from pprjax.certify import limits
 from pprjax.certify.edits import WholeCosts, whole_costs
-from pprjax.certify.tables import Tables, tabulate
+from pprjax.certify.tables import UNAVAILABLE, Tables, tabulate
 from pprjax.certify.unrolled import Unrolled, unroll
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols
@@ -26,6 +26,8 @@ class Problem:
     unrolled: Unrolled
     costs: WholeCosts
     max_distance: float  # the most edits, inf where no constraint says so
+    free: Tables  # of the world without constraints: an original went its way before there were any
+    free: Tables  # of the world without constraints, which bind no original
 
     @property
     def tables(self) -> Tables:
@@ -64,8 +66,7 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
     actions = np.full((size, 1), PAD) if originals.actions is None else np.asarray(originals.actions)
     reads_reward = task.goal is not None and task.goal.uses_reward
     constraints = task.constraints
-    bound_by = constraints if reads_reward else None  # the original went its way before there were any
-    free = tables if bound_by is None else tabulate(task.replace(constraints=None), habit=config.habit)
+    free = tables if constraints is None else tabulate(task.replace(constraints=None), habit=config.habit)
     limit = np.inf if constraints is None or constraints.max_distance is None else float(constraints.max_distance)
     kept = kept_symbols(constraints, originals)
     kept = np.zeros((size, 0), np.int32) if kept is None else kept
@@ -78,7 +79,35 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
             at = mine[low : low + together]
             own = own_reward(free, symbols[at], lengths[at], actions[at]) if reads_reward else np.zeros(len(at))
             block = Block(symbols[at], lengths[at], own, lambda_path[at], lambda_policy[at])
-            yield at, Problem(task, unrolled, costs, limit), block
+            yield at, Problem(task, unrolled, costs, limit, free), block
+
+
+def original_rewards(problem: Problem, originals: Paths) -> Float[np.ndarray, " B"]:
+    """R_goal of each original; -inf where the world can't follow it."""
+    tables, symbols, lengths = problem.free, np.asarray(originals.symbols), np.asarray(originals.lengths)
+    if originals.actions is not None:
+        return _rewards_along(tables, symbols, lengths, np.asarray(originals.actions))
+    together = max(1, limits.BLOCK_FLOATS // tables.following.size)
+    nothing = np.full((len(symbols), 1), PAD)
+    parts = [slice(low, low + together) for low in range(0, len(symbols), together)]
+    return np.concatenate([own_reward(tables, symbols[at], lengths[at], nothing[at]) for at in parts])
+
+
+def _rewards_along(
+    tables: Tables, symbols: Int[np.ndarray, "B N"], lengths: Int[np.ndarray, " B"], actions: Int[np.ndarray, "B M"]
+) -> Float[np.ndarray, " B"]:
+    """R_goal along these actions; -inf where they do not lead along the symbols."""
+    row, earned = np.zeros(len(symbols), np.int64), np.zeros(len(symbols))
+    follows = symbols[:, 0] == tables.symbol[0]
+    for t in range(symbols.shape[1] - 1):
+        moves = follows & (t + 1 < lengths)
+        action = np.maximum(actions[:, t], 0)
+        after = np.where(actions[:, t] < 0, UNAVAILABLE, tables.following[row, action])
+        leads = moves & (after != UNAVAILABLE) & (tables.symbol[after] == symbols[:, t + 1])
+        earned += np.where(leads, tables.reward[row, action], 0.0)
+        row = np.where(leads, after, row)
+        follows &= leads | ~moves
+    return np.where(follows, earned, -np.inf)
 
 
 def own_reward(

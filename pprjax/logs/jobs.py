@@ -100,7 +100,9 @@ def recourse_frame(
             for at, chances in _trips(fitted, originals, noise):
                 ids = paths["id"].to_numpy()[mine[at]]
                 own = task if chances is None else fitted.task(int(agent), int(start), chances)
-                rec = recourse(own, originals[at], config, key=jax.random.key(seed), ids=ids, progress=False)
+                rec = recourse(
+                    own, originals[at], config, method="learn", key=jax.random.key(seed), ids=ids, progress=False
+                )
                 found.take(rec, np.arange(len(at)), mine[at], "learned")
                 found.likely[mine[at]] = fitted.probability(rec.paths, chances)
         advance(len(mine), found.numbers["gap"][mine])
@@ -385,7 +387,7 @@ class _Found:
         self.numbers["gap"][mine] = np.where(best.status[whose.ravel()] == "infeasible", np.nan, 0.0)
 
     def take(self, result: Any, whose: Int[np.ndarray, " M"], mine: Int[np.ndarray, " M"], method: str) -> None:
-        """Row whose[i] of a Recourse or an Optimum answers path mine[i]."""
+        """Row whose[i] of a Recourse answers path mine[i]."""
         width = result.paths.symbols.shape[1]
         self.symbols[mine, :width] = result.paths.symbols[whose]
         self.actions[mine, : width - 1] = result.paths.actions[whose]

@@ -36,6 +36,7 @@ class Nodes:
     smallest: jax.Array  # int32[N], m
     goal: jax.Array  # float[N], R_goal so far
     charged: jax.Array  # float[N], R_policy so far
+    log_prob: jax.Array  # float[N], Σ log P_A so far
     symbols: jax.Array  # int32[N, T + 1], PAD behind the end
     actions: jax.Array  # int32[N, T], PAD behind the end
     alive: jax.Array  # bool[N], there is a node here, and the world did not end it
@@ -48,6 +49,7 @@ class Children:
     carry: Any  # P_A's, after the node's state; leaves of [N, ...]
     available: jax.Array  # bool[N, A], of living nodes
     charged: jax.Array  # float[N, A], R_policy with this action
+    log_prob: jax.Array  # float[N, A], Σ log P_A with this action
     smallest: jax.Array  # int32[N, A], m: of the child where its symbol is known, else of the node
     bound: jax.Array  # float[N, A], on v of all that goes on with this action
 
@@ -57,6 +59,11 @@ class Best:
     """The best complete path for each distance e = 0 … E - 1. It meets the goal and keeps the constraints."""
 
     value: jax.Array  # float[E], v; -inf where none was found
+    goal: jax.Array  # float[E], R_goal
+    charged: jax.Array  # float[E], R_policy
+    log_prob: jax.Array  # float[E], Σ log P_A
+    reached: jax.Array  # bool[E], the world's own goal is reached
+    terminated: jax.Array  # bool[E], ended by the world and not by the horizon or a dead end
     symbols: jax.Array  # int32[E, T + 1], PAD behind the end
     actions: jax.Array  # int32[E, T], PAD behind the end
 
@@ -68,9 +75,14 @@ class Best:
 
 def nothing(task: Task, num_distances: int) -> Best:
     """No path yet."""
-    value = jnp.full(num_distances, -jnp.inf, jnp.result_type(float))
+    zeros, no = jnp.zeros(num_distances, jnp.result_type(float)), jnp.zeros(num_distances, bool)
     return Best(
-        value=value,
+        value=zeros - jnp.inf,
+        goal=zeros,
+        charged=zeros,
+        log_prob=zeros,
+        reached=no,
+        terminated=no,
         symbols=jnp.full((num_distances, task.horizon + 1), PAD, jnp.int32),
         actions=jnp.full((num_distances, task.horizon), PAD, jnp.int32),
     )
@@ -90,6 +102,7 @@ def root(task: Task, original: Original, config: Config) -> Nodes:
         smallest=_smallest(column, original, config),
         goal=zero,
         charged=zero,
+        log_prob=zero,
         symbols=jnp.full(task.horizon + 1, PAD, jnp.int32).at[0].set(symbol),
         actions=jnp.full(task.horizon, PAD, jnp.int32),
         alive=jnp.bool_(True) if task.constraints is None else ~task.constraints.forbids(symbol),
@@ -117,7 +130,10 @@ def expand(task: Task, original: Original, config: Config, nodes: Nodes, goal_bo
                 symbols
             )
         bound = node.goal + goal_bound + config.lambda_policy * charged
-        return Children(carry=carry, available=available, charged=charged, smallest=smallest, bound=bound)
+        log_prob = node.log_prob + log_probs
+        return Children(
+            carry=carry, available=available, charged=charged, log_prob=log_prob, smallest=smallest, bound=bound
+        )
 
     return jax.vmap(one)(nodes)
 
@@ -150,6 +166,7 @@ def step(
             smallest=_smallest(column, original, config),
             goal=node.goal + reward,
             charged=children.charged[parent, action],
+            log_prob=children.log_prob[parent, action],
             symbols=node.symbols.at[t + 1].set(symbol),
             actions=node.actions.at[t].set(action),
             alive=alive & ~complete,
@@ -178,18 +195,23 @@ def record(
         broken = violations(task.constraints, original.kept, node.symbols, node.actions, distance)
         counts = complete & met & (True if broken is None else broken == 0)
         value = node.goal + config.lambda_policy * node.charged
-        return jnp.where(counts, value, -jnp.inf), jnp.rint(distance).astype(jnp.int32)
+        return jnp.where(counts, value, -jnp.inf), jnp.rint(distance).astype(jnp.int32), outcome.reached
 
-    value, distance = jax.vmap(one)(nodes, complete, terminated)
+    value, distance, reached = jax.vmap(one)(nodes, complete, terminated)
     each = jnp.where(distance == jnp.arange(len(best.value))[:, None], value, -jnp.inf)  # [E, N]
     first = jnp.argmax(each, axis=1)
-    found = jnp.take_along_axis(each, first[:, None], axis=1)[:, 0]
-    better = found > best.value
-    return Best(
-        value=jnp.where(better, found, best.value),
-        symbols=jnp.where(better[:, None], nodes.symbols[first], best.symbols),
-        actions=jnp.where(better[:, None], nodes.actions[first], best.actions),
+    found = Best(
+        value=jnp.take_along_axis(each, first[:, None], axis=1)[:, 0],
+        goal=nodes.goal[first],
+        charged=nodes.charged[first],
+        log_prob=nodes.log_prob[first],
+        reached=reached[first],
+        terminated=terminated[first],
+        symbols=nodes.symbols[first],
+        actions=nodes.actions[first],
     )
+    better = found.value > best.value
+    return jax.tree.map(lambda new, old: jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old), found, best)
 
 
 def dead_ends(nodes: Nodes, children: Children) -> Bool[Array, " N"]:

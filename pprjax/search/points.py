@@ -11,9 +11,12 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Float
 
+from pprjax import metrics
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
-from pprjax.paths import Paths
+from pprjax.metrics import Scores
+from pprjax.paths import PAD, Paths
+from pprjax.result import Frontier
 from pprjax.rollout import Original, trace
 from pprjax.search.beam import Beam, search_beam
 from pprjax.search.nodes import Best, tolerated
@@ -93,3 +96,40 @@ def _beams(task: Task, config: Config, inputs, *, num_distances: int, width: int
         return original, beam
 
     return jax.vmap(one)(*inputs)
+
+
+def search_frontier(task: Task, originals: Paths, config: Config, *, num_distances: int, calls: int) -> Frontier:
+    """`pprjax.frontier` by search; see `search_points`."""
+    points = search_points(task, originals, config, num_distances=num_distances, calls=calls)
+    best = points.best
+    before = np.concatenate([np.full((len(originals), 1), -np.inf), np.asarray(best.at_most)[:, :-1]], axis=1)
+    path, distance = np.nonzero(best.value > np.asarray(tolerated(jnp.asarray(before))))
+    at = jax.tree.map(lambda x: np.asarray(x)[path, distance], best)
+    num_actions = (at.actions != PAD).sum(1).astype(np.int32)
+    status = metrics.status(
+        distance=distance,
+        reached=at.reached,
+        terminated=at.terminated,
+        met=None if task.goal is None else at.value > -np.inf,
+    )
+    return Frontier(
+        originals=originals,
+        path=path.astype(np.int32),
+        distance=distance.astype(np.int32),
+        value=at.value.astype(float),
+        bound=np.maximum(points.limit[path, distance], at.value).astype(float),
+        paths=Paths(at.symbols, num_actions + 1, at.actions),
+        scores=Scores(
+            goal=at.goal,
+            path=1.0 / (distance + 1.0),
+            r_policy=at.charged,
+            policy=at.log_prob / np.maximum(num_actions, 1),
+            distance=distance.astype(np.int32),
+            violations=np.zeros(len(path), np.int32),
+        ),
+        status=status,
+        method=np.full(len(path), "search"),
+        limit=points.limit.astype(float),
+        original_goal=np.asarray(points.original_goal, float),
+        lambda_policy=np.broadcast_to(np.asarray(config.lambda_policy, float), len(originals)),
+    )

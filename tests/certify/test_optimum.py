@@ -300,6 +300,6 @@ def test_a_certificate_has_a_frame_with_one_row_an_original():
     originals = Paths.from_lists([[0, 1, 2], [0, 1, 0, 1]])
     best = exact(task, originals, Config(lambda_path=0.0, lambda_policy=0.0))
     frame = best.to_frame()
-    assert frame["optimal"].to_list() == best.paths.to_lists() == [[0, 1, 0, 1, 2]] * 2
+    assert frame["recourse"].to_list() == best.paths.to_lists() == [[0, 1, 0, 1, 2]] * 2
     assert frame["reward"].to_list() == [4.0, 4.0]
     assert frame["distance"].to_list() == [2, 1]

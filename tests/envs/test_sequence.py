@@ -81,8 +81,10 @@ def test_recourse_attains_the_brute_force_optimum(seed, lambda_path, lambda_poli
         worth = total(scores.goal, scores.path, scores.r_policy, lambda_path=lambda_path, lambda_policy=lambda_policy)
         optimum[True].append(np.where(scores.goal > 0.5, worth, -np.inf).max())
         optimum[False].append(np.max(worth))
-    found = pprjax.recourse(task, originals, config, key=jax.random.key(seed), progress=False)
-    free = pprjax.recourse(task.replace(goal=None), originals, config, key=jax.random.key(seed), progress=False)
+    found = pprjax.recourse(task, originals, config, method="learn", key=jax.random.key(seed), progress=False)
+    free = pprjax.recourse(
+        task.replace(goal=None), originals, config, method="learn", key=jax.random.key(seed), progress=False
+    )
     np.testing.assert_allclose(found.reward, optimum[True], rtol=1e-4)
     np.testing.assert_allclose(free.reward, optimum[False], rtol=1e-4)
     assert (found.scores.goal > 0.5).all()
@@ -100,7 +102,7 @@ def test_edited_lanes_find_the_few_symbols_that_must_change():
         lambda_path=10.0, iterations=40, num_paths=64, num_best=8, updates=2, batch_size=64, width=16, c_e=0.0
     )
     found = [
-        pprjax.recourse(task, originals, c, key=jax.random.key(0), progress=False)
+        pprjax.recourse(task, originals, c, method="learn", key=jax.random.key(0), progress=False)
         for c in (plain, plain.replace(edited_lanes=True))
     ]
     without, with_edits = (f.scores.distance for f in found)
@@ -113,7 +115,7 @@ def test_what_a_rollout_adds_up_is_what_score_says():
     task = instance(3)
     originals = task.env.paths(ALL[[7, 77, 333]])
     config = pprjax.Config(iterations=5, num_paths=32, num_best=8, width=16)
-    found = pprjax.recourse(task, originals, config, key=jax.random.key(0), progress=False)
+    found = pprjax.recourse(task, originals, config, method="learn", key=jax.random.key(0), progress=False)
     again = score(task, originals, found.paths)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5), found.scores, again)
 

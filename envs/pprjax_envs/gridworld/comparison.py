@@ -90,7 +90,7 @@ def sensitivity(env: GridWorld, originals: Paths, config: Config, *, seed: int =
     for number, driver in enumerate(DRIVERS):
         task = _task(env, driver)
         key = jax.random.fold_in(jax.random.key(seed), number)
-        found = recourse(task, everywhere, cells, key=key, chunk=len(weights))
+        found = recourse(task, everywhere, cells, method="learn", key=key, chunk=len(weights))
         best = exact(task, everywhere, cells)
         frames.append(
             found.to_frame()

@@ -37,7 +37,7 @@ def both_drivers(
         task = Task(env, agent(env, driver), goal=GOALS[goal])
         key = jax.random.fold_in(jax.random.key(seed), number)
         started = time.perf_counter()
-        found = recourse(task, originals, config, key=key)
+        found = recourse(task, originals, config, method="learn", key=key)
         trained = time.perf_counter()
         best = exact(task, originals, config)
         seconds["training"] += trained - started

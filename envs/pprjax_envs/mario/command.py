@@ -171,7 +171,7 @@ def experiment(env: MarioEnv, players: dict[str, NetworkPolicy], config: Config,
     found = {}
     for number, player in enumerate(PLAYERS):
         key = jax.random.fold_in(jax.random.key(seed), number)
-        found[player] = recourse(mario.task(env, players[player]), originals, config, key=key)
+        found[player] = recourse(mario.task(env, players[player]), originals, config, method="learn", key=key)
         env.check()
     world = env.explored()  # both recourses are in it
     rows = [{"player": "", "method": "original", **_outcome(env, originals)}]

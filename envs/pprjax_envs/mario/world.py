@@ -7,7 +7,7 @@ enemy; how would a player who likes coins have got past, and how one who avoids 
 
     env = mario.MarioEnv()
     task = mario.task(env, mario.trained(env, "seeker")[0])
-    found = pprjax.recourse(task, mario.always_right(env), SETTINGS, key=jax.random.key(0))
+    found = pprjax.recourse(task, mario.always_right(env), SETTINGS, method="learn", key=jax.random.key(0))
     env.check()
 """
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pprjax.task import Task
     from pprjax_envs.temperature.world import Data, Models
 
-PAPER = PUBLISHED.replace(
+PAPER = dataclasses.replace(
+    PUBLISHED,
     lambda_path=10.0,
     lambda_policy=0.1,
     num_paths=500,
@@ -191,7 +192,7 @@ def experiment(data: Data, models: Models, config: Config, *, seed: int = 0) -> 
         found = {"PPR": search(aim, originals, config, key=key)}
         variants = [("published", PAPER), ("PPR, no goal", config)]
         for method, settings in variants[: 1 + wanted]:  # one direction shows what is best without a goal
-            result = recourse(aim.replace(goal=None), originals, settings, key=key)
+            result = recourse(aim.replace(goal=None), originals, settings, method="learn", key=key)
             found[method] = aim.env.sequences(result.paths)
         found["BL1"], k = few_changes(aim, data, aim.env.sequences(originals))
         found["BL2"] = windows(aim, data, aim.env.sequences(originals))
@@ -216,7 +217,7 @@ def search(task: Task, originals: Paths, config: Config, *, key: jax.Array) -> n
     num, size = len(SEARCHED), len(originals)
     again = originals[np.tile(np.arange(size), num)]
     pulled = dataclasses.replace(config, lambda_path=np.repeat(np.multiply(SEARCHED, config.lambda_path), size))
-    found = recourse(task, again, pulled, key=key, ids=np.tile(np.arange(size), num))
+    found = recourse(task, again, pulled, method="learn", key=key, ids=np.tile(np.arange(size), num))
     scores = jax.tree.map(lambda x: np.reshape(x, (num, size)).T, found.scores)
     lambdas = dict(lambda_path=[config.lambda_path], lambda_policy=[config.lambda_policy])
     best, _ = best_at(scores, scores.goal > 0.5, **lambdas)
@@ -281,7 +282,7 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
     aim = task(data, models, wanted=1)
     first = aim.env.paths(data.test_symbols[data.test_labels == 0])[[0] * len(grid)]
     settings = dataclasses.replace(config, lambda_path=paths, lambda_policy=policies)
-    found = recourse(aim, first, settings, key=jax.random.key(seed), ids=np.zeros(len(grid), int))
+    found = recourse(aim, first, settings, method="learn", key=jax.random.key(seed), ids=np.zeros(len(grid), int))
     scores = score(aim, first, found.paths, config)
     lambdas = dict(lambda_path=paths, lambda_policy=policies)
     best, rewards = best_at(scores, scores.goal > 0.5, **lambdas)

@@ -221,7 +221,9 @@ def experiment(
             for author, task in zip(authors, tasks, strict=True):
                 originals = task.env.original[[0] * len(lambdas)]
                 ids = np.full(len(lambdas), number, np.uint32)
-                found = recourse(task, originals, settings, key=jax.random.key(seed), ids=ids, progress=False)
+                found = recourse(
+                    task, originals, settings, method="learn", key=jax.random.key(seed), ids=ids, progress=False
+                )
                 task.env.check()
                 met = np.isin(found.status, ("reached_goal", "unchanged"))
                 best, rewards = best_at(

@@ -7,7 +7,8 @@ the agent, a judge of sentiment is the goal, and "she was sad" is to become posi
 
     author, _ = text_transformer.trained(text_corpus.bible("psalms"))
     task = text.task(author, "She was sad")
-    found = pprjax.recourse(task, task.env.original, SETTINGS.replace(lambda_path=10.0), key=jax.random.key(0))
+    config = SETTINGS.replace(lambda_path=10.0)
+    found = pprjax.recourse(task, task.env.original, config, method="learn", key=jax.random.key(0))
     task.env.check()
     task.env.texts(found.paths)
 """

@@ -372,7 +372,7 @@ def test_the_learner_finds_the_bound_through_the_callback(known, players):
     for policy in players.values():
         task = mario.task(env, ByNode(policy.probs[np.array(rows)]))
         originals = mario.always_right(env)
-        found = pprjax.recourse(task, originals, config, key=jax.random.key(0))
+        found = pprjax.recourse(task, originals, config, method="learn", key=jax.random.key(0))
         env.check()
         best = pprjax.exact(mario.task(table, policy), originals, config)
         assert found.status[0] == "reached_goal"

@@ -46,7 +46,9 @@ def test_recourse_attains_the_brute_force_optimum(seed, towards):
     scores = score(task, task.env.original[[0] * len(paths)], paths, CONFIG)
     met = Likes().reached(Likes()(task.env.texts(paths)), towards)
     config = CONFIG.replace(lambda_path=lambdas, lambda_policy=0.3)
-    found = pprjax.recourse(task, task.env.original[[0, 0]], config, key=jax.random.key(0), progress=False)
+    found = pprjax.recourse(
+        task, task.env.original[[0, 0]], config, method="learn", key=jax.random.key(0), progress=False
+    )
     for i, lambda_path in enumerate(lambdas):
         worth = total(scores.goal, scores.path, scores.r_policy, lambda_path=lambda_path, lambda_policy=0.3)
         np.testing.assert_allclose(found.reward[i], np.where(met, worth, -np.inf).max(), rtol=1e-4)
@@ -118,7 +120,8 @@ def test_worlds_of_one_size_share_a_program_and_keep_their_own_model_judge_and_w
     one, other = world(0), world(4, "bcb", judge=Dislikes())
     assert one.env == other.env and hash(one.env) == hash(other.env)
     results = [
-        pprjax.recourse(t, t.env.original, CONFIG, key=jax.random.key(0), progress=False) for t in (one, other, one)
+        pprjax.recourse(t, t.env.original, CONFIG, method="learn", key=jax.random.key(0), progress=False)
+        for t in (one, other, one)
     ]
     assert results[0].paths.to_lists() == results[2].paths.to_lists()
     for task, judge, found in zip((one, other), (Likes(), Dislikes()), results[:2], strict=True):
@@ -131,7 +134,7 @@ def test_what_the_judge_raises_is_raised_outside():
             raise ZeroDivisionError("no mood today")
 
     task = world(0, judge=Broken())
-    found = pprjax.recourse(task, task.env.original, CONFIG, key=jax.random.key(0), progress=False)
+    found = pprjax.recourse(task, task.env.original, CONFIG, method="learn", key=jax.random.key(0), progress=False)
     assert not np.isfinite(found.scores.goal).any() or (found.status != "reached_goal").all()
     with pytest.raises(ZeroDivisionError, match="no mood today"):
         task.env.check()

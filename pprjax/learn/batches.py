@@ -1,0 +1,273 @@
+"""Algorithm 1 for many originals: in chunks, on all devices, with progress."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from threading import Event
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.sharding import Mesh
+from jaxtyping import Bool, Int
+
+from pprjax import devices, metrics
+from pprjax.config import Config, check_config
+from pprjax.constraints import kept_symbols, without_keep
+from pprjax.learn import archive, learner
+from pprjax.metrics import Scores
+from pprjax.paths import PAD, Paths
+from pprjax.progress import progress_bar
+from pprjax.result import Recourse
+from pprjax.rollout import Trajectory, trace
+from pprjax.task import Task
+
+CHUNK = 64
+"""Originals that one program trains side by side at most, by default."""
+
+CPU_CHUNK = 1
+"""The same where the devices are cores: one stays in a core's cache, and each of eight takes 1.6 times as long."""
+
+LENGTHS = 8
+"""Originals are padded to a multiple of this many symbols, so that batches share a compilation."""
+
+ROUNDS = 10
+"""Calls in which a chunk is trained at most; between them progress shows and an interrupt is heard."""
+
+
+def learn(
+    task: Task,
+    originals: Paths,
+    config: Config,
+    *,
+    key: jax.Array,
+    n_recourses: int = 1,
+    min_distance: int = 1,
+    ids: Int[np.ndarray, " B"] | None = None,
+    chunk: int | None = None,
+    progress: bool | None = None,
+) -> Recourse:
+    """`pprjax.recourse` by Algorithm 1: the best of all paths that were sampled."""
+    size = len(originals)
+    check_config(config, size)
+    side_by_side = CPU_CHUNK if jax.local_devices()[0].platform == "cpu" else CHUNK
+    side_by_side = side_by_side if chunk is None else chunk
+    for name, value in {"n_recourses": n_recourses, "min_distance": min_distance, "chunk": side_by_side}.items():
+        if value < 1:
+            raise ValueError(f"{name}: expected at least 1, got {value}")
+    ids = np.arange(size) if ids is None else np.asarray(ids)
+    if ids.shape != (size,):
+        raise ValueError(f"ids: expected one for each of {size} originals, got shape {ids.shape}")
+
+    lambdas = [np.broadcast_to(np.asarray(x, np.float32), (size,)) for x in (config.lambda_path, config.lambda_policy)]
+    padded = originals.padded_to(-(-int(np.max(originals.lengths)) // LENGTHS) * LENGTHS)
+    keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.asarray(ids, jnp.uint32))
+    kept = kept_symbols(task.constraints, originals)
+    inputs = (padded.symbols, padded.lengths, padded.actions, kept, keys, *lambdas)
+    program = task.replace(constraints=without_keep(task.constraints))
+
+    workers, together = _workers()
+    num_pieces = -(-size // side_by_side)
+    chunk = -(-size // num_pieces)  # of one device, whatever their number: the programs, and the results, are the same
+    width = chunk * together
+    pieces = (np.arange(-(-num_pieces // together) * width) % size).reshape(-1, width)  # the first ones fill up
+    interrupted = Event()
+    with progress_bar("recourse", size, enabled=progress) as advance, ThreadPoolExecutor(len(workers)) as pool:
+
+        def listen(amount: float) -> None:
+            if interrupted.is_set():
+                raise KeyboardInterrupt
+            advance(amount)
+
+        def solve(worker: int) -> list[_Result]:
+            return [
+                _solve_piece(
+                    program,
+                    config,
+                    jax.tree.map(lambda x, at=piece: x[at], inputs),
+                    (n_recourses, min_distance),
+                    workers[worker],
+                    listen,
+                )
+                for piece in pieces[worker :: len(workers)]
+            ]
+
+        try:
+            solved = list(pool.map(solve, range(len(workers))))
+        finally:  # whatever ended the wait, the other threads stop at their next round
+            interrupted.set()
+    results = [solved[i % len(workers)][i // len(workers)] for i in range(len(pieces))]
+    result = jax.tree.map(lambda *parts: np.concatenate(parts)[:size], *results)
+    return _assemble(task, originals, lambdas, result, n_recourses)
+
+
+@struct.dataclass
+class _Result:
+    """What remains of an original's training. A leading axis of originals."""
+
+    best: Trajectory
+    greedy: Trajectory
+    original_goal: jax.Array
+    curve: jax.Array
+    archive: archive.Archive | None
+
+
+def _workers() -> tuple[list[Any], int]:
+    """Where each thread computes, and on how many devices: on all of them at once; or on the only one, where that is
+    the CPU a thread for each of its cores."""
+    mesh = devices.local_mesh()
+    if mesh is not None:
+        return [mesh], mesh.size
+    only = jax.local_devices()
+    return only * (min(len(os.sched_getaffinity(0)), 8) if only[0].platform == "cpu" else 1), 1
+
+
+def _solve_piece(
+    task: Task,
+    config: Config,
+    inputs: tuple,
+    several: tuple[int, int],
+    place: Any,
+    advance: Callable[[float], None],
+) -> _Result:
+    traced_settings = replace(config, lambda_path=0.0, lambda_policy=0.0)  # each original has its own
+    shared, inputs = devices.put((task, traced_settings), inputs, place)
+    mesh = place if isinstance(place, Mesh) else None
+    rounds = max(r for r in range(1, ROUNDS + 1) if config.iterations % r == 0)
+    count = config.iterations // rounds
+    state, curves = _start(*shared, inputs, several=several, mesh=mesh), []
+    for r in range(rounds):
+        state, curve = _train(*shared, inputs, state, start=r * count, count=count, mesh=mesh)
+        curves.append(jax.block_until_ready(curve))
+        advance(len(curve) / rounds)
+    return jax.device_get(_finish(*shared, inputs, state, curve=jnp.concatenate(curves, axis=1), mesh=mesh))
+
+
+def _each(function):
+    """The function of one original, jitted and mapped over a piece of them, and that over the devices of a mesh."""
+
+    @partial(jax.jit, static_argnames=("count", "several", "mesh"))
+    def mapped(task, settings, inputs, state=None, *, start=0, curve=None, count=0, several=(1, 1), mesh=None):
+        def piece(shared, batch):
+            task, settings, start = shared
+
+            def one(symbols, length, actions, kept, key, lambda_path, lambda_policy, state, curve):
+                config = replace(settings, lambda_path=lambda_path, lambda_policy=lambda_policy)
+                keys = jax.random.split(key, 4)
+                original = replace(trace(task, symbols, length, keys[0], actions), kept=kept)
+                return function(task, original, config, keys[1:], state, start, count, curve, several)
+
+            return jax.vmap(cast(Any, one))(*batch)
+
+        return devices.sharded(piece, mesh)((task, settings, start), (*inputs, state, curve))
+
+    return mapped
+
+
+@_each
+def _start(task, original, config, keys, state, start, count, curve, several):
+    del state, start, count, curve
+    n_recourses, min_distance = several
+    return learner.init(task, original, config, keys[0], n_recourses=n_recourses, min_distance=min_distance)
+
+
+@_each
+def _train(task, original, config, keys, state, start, count, curve, several):
+    del curve, several
+    state, progress = learner.train(task, original, config, state, keys[1], start, count)
+    return state, progress.reward
+
+
+@_each
+def _finish(task, original, config, keys, state, start, count, curve, several):
+    """The best path so far, or a better one among paths sampled from the trained Q, its greedy path included."""
+    del start, count, several
+    greedy, lanes = learner.harvest(task, original, config, state, keys[2])
+    best = learner.better(state.best, learner.best_of(lanes))
+    found = None if state.archive is None else archive.extend(state.archive, lanes)
+    return _Result(best=best, greedy=greedy, original_goal=original.reward_goal, curve=curve, archive=found)
+
+
+def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _Result, n_recourses: int) -> Recourse:
+    size = len(originals)
+    best, greedy = jax.tree.map(np.asarray, (result.best, result.greedy))
+    path, rank = np.arange(size, dtype=np.int32), np.ones(size, np.int32)
+    if result.archive is not None:
+        best, path, rank = _ranked(best, result.archive, n_recourses)
+    feasible = np.ones(len(rank), bool) if task.constraints is None else np.asarray(best.met)
+    if not feasible.all():
+        best = _where_feasible(feasible, best)
+    width = int(best.num_actions.max()) + 1
+    actions = np.maximum(best.num_actions, 1)
+    ended = metrics.status(
+        distance=best.distance,
+        reached=best.reached,
+        terminated=best.terminated,
+        met=None if task.goal is None else best.met,
+    )
+    paths = Paths(best.symbols[:, :width], best.num_actions + 1, best.actions[:, : width - 1])
+    return Recourse(
+        originals=originals,
+        path=path,
+        rank=rank,
+        paths=paths,
+        reward=best.reward,
+        bound=np.full(len(rank), np.inf),
+        method=np.full(len(rank), "learn"),
+        scores=Scores(
+            goal=best.reward_goal,
+            path=np.where(feasible, 1.0 / (np.maximum(best.distance, 0) + 1.0), np.nan),
+            r_policy=best.reward_policy,
+            policy=best.log_prob / actions,
+            distance=best.distance,
+            violations=np.where(feasible, 0, -1).astype(np.int32),
+        ),
+        status=np.where(feasible, ended, "infeasible"),
+        original_goal=np.asarray(result.original_goal),
+        greedy_reward=np.where(greedy.met, greedy.reward, -np.inf),
+        curve=np.asarray(result.curve),
+        lambda_path=lambdas[0],
+        lambda_policy=lambdas[1],
+        diversity=metrics.diversity(paths, path, size),
+    )
+
+
+def _ranked(
+    best: Trajectory, found: archive.Archive, n_recourses: int
+) -> tuple[Any, Int[np.ndarray, " R"], Int[np.ndarray, " R"]]:
+    """The best path of each original and behind it the others of its archive, whose first it is; path and rank."""
+    there = np.asarray(found.filled)[:, :n_recourses].copy()
+    there[:, 0] = True  # the best path, even where it misses the goal
+    path, place = np.nonzero(there)
+    slim = jax.tree.map(np.asarray, found.paths)
+
+    def rows(first, others):
+        return np.where((place == 0).reshape(-1, *[1] * (first.ndim - 1)), first[path], others[path, place])
+
+    best = replace(best, observations=None, available=None, rows=None, positions=None, rewards=None)
+    return jax.tree.map(rows, best, slim), path.astype(np.int32), place.astype(np.int32) + 1
+
+
+def _where_feasible(feasible: Bool[np.ndarray, " B"], best: Trajectory) -> Any:
+    """The paths, and in place of those that are not feasible the start alone, worth -inf."""
+
+    def blank(x, value):
+        return np.where(feasible.reshape(-1, *[1] * (x.ndim - 1)), x, np.asarray(value, x.dtype))
+
+    return replace(
+        best,
+        symbols=np.concatenate([best.symbols[:, :1], blank(best.symbols[:, 1:], PAD)], axis=1),
+        actions=blank(best.actions, PAD),
+        num_actions=blank(best.num_actions, 0),
+        reward_goal=blank(best.reward_goal, np.nan),
+        reward_policy=blank(best.reward_policy, np.nan),
+        log_prob=blank(best.log_prob, np.nan),
+        distance=blank(best.distance, -1),
+        reward=blank(best.reward, -np.inf),
+    )

@@ -1,0 +1,233 @@
+"""Results: the best path for each original, and the best for each number of edits."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from flax import struct
+from jaxtyping import Float
+
+from pprjax.io import write_table
+from pprjax.metrics import Scores
+from pprjax.paths import PAD, Paths
+
+ROUNDING = 2e-6
+"""A share of its size by which a bound may lie above v and prove it all the same: float32 tells no more."""
+
+
+@struct.dataclass
+class Recourse:
+    """The best paths found for B originals: R rows, the originals in their order, and for each the best path first.
+
+    Without n_recourses there is one row an original, R = B. Where no path meets the goal and keeps the constraints, or
+    none was found, the status is "infeasible", the path is the start alone, R is -inf, the scores are NaN, and distance
+    and violations are -1. Arrays on the host.
+    """
+
+    originals: Paths  # B
+    path: np.ndarray  # int32[R], which original the row answers
+    rank: np.ndarray  # int32[R], 1 for the best
+    paths: Paths  # R, symbols and actions
+    reward: np.ndarray  # float[R], R (Eq. 5)
+    bound: np.ndarray  # float[R], no path in this place is worth more; R itself where that is proved, inf: not known
+    method: np.ndarray  # str[R], how the path was found: "exact", "search" or "learn"
+    scores: Scores  # R
+    status: np.ndarray  # str[R], see `pprjax.metrics.status`; or "infeasible"
+    original_goal: np.ndarray  # float[B], R_goal of the original; -inf where the world can't follow it
+    lambda_path: np.ndarray  # float[B]
+    lambda_policy: np.ndarray  # float[B]
+    greedy_reward: np.ndarray  # float[B], R of the greedy path of a trained Q; -inf: it misses the goal, NaN: no Q
+    curve: np.ndarray  # float[B, iterations], R of the best path so far; no iterations where nothing was trained
+    diversity: np.ndarray  # float[B], mean edit distance between its recourses; NaN where there is one
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+    @property
+    def gap(self) -> Float[np.ndarray, " R"]:
+        """How much better another path may be at most: 0 where the path is proved to be the best, inf: not known."""
+        return np.where(self.bound == self.reward, 0.0, self.bound - np.maximum(self.reward, np.finfo(float).min))
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row a path; `path` is the number of its original."""
+        return pl.DataFrame(
+            {
+                "path": self.path,
+                "rank": self.rank,
+                "status": self.status.tolist(),
+                "method": self.method.tolist(),
+                "reward": self.reward,
+                "bound": self.bound,
+                **_terms(self.scores),
+                "length": np.asarray(self.paths.lengths),
+                "original_goal": self.original_goal[self.path],
+                "greedy_reward": self.greedy_reward[self.path],
+                "lambda_path": self.lambda_path[self.path],
+                "lambda_policy": self.lambda_policy[self.path],
+                "diversity": self.diversity[self.path],
+                **_sequences(self.originals[self.path], self.paths),
+            }
+        )
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write `to_frame` as parquet or CSV, by the ending of the path; whole or not at all.
+
+        In CSV a sequence is one field, its numbers parted by blanks.
+        """
+        _save(self.to_frame(), path)
+
+    def plot(self, ax: Any = None) -> Any:
+        """The training curves, R of the best path so far over the iterations, on a matplotlib Axes.
+
+        Raises:
+            ValueError: nothing was trained.
+        """
+        if not self.curve.shape[1]:
+            raise ValueError('plot: expected recourses of method "learn", whose training curves these are')
+        from pprjax import plotting  # takes a second to import
+
+        return plotting.curves(self.curve, ax=ax)
+
+
+@struct.dataclass
+class Frontier:
+    """The best path for each number of edits: F rows, original by original, and of each the fewest edits first.
+
+    v = R_goal + λ_policy·R_policy. A row stands there only if its v exceeds that of all rows with fewer edits, so that
+    the best path at any λ_path is one of them: max_τ R(τ) = max over the rows of v + λ_path / (d + 1). Arrays on the
+    host.
+    """
+
+    originals: Paths  # B
+    path: np.ndarray  # int32[F], which original the row answers; one that no path answers has no row
+    distance: np.ndarray  # int32[F], d
+    value: np.ndarray  # float[F], v
+    bound: np.ndarray  # float[F], no path of at most d edits has a larger v: `value` where proved, inf: not known
+    paths: Paths  # F, symbols and actions
+    scores: Scores  # F
+    status: np.ndarray  # str[F], see `pprjax.metrics.status`
+    method: np.ndarray  # str[F], "exact" or "search"
+    limit: np.ndarray  # float[B, E], no path of at most e edits has a larger v; behind E as in the last place
+    original_goal: np.ndarray  # float[B], R_goal of the original; -inf where the world can't follow it
+    lambda_policy: np.ndarray  # float[B]
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    def at(self, lambda_path: float | Float[np.ndarray, " B"]) -> Recourse:
+        """The best path of each original at this λ_path, one number or one for each; of equals the one of fewer edits.
+
+        Raises:
+            ValueError: λ_path is negative, not finite or of another shape.
+        """
+        size = len(self.originals)
+        weights = np.asarray(lambda_path, float)
+        if weights.shape not in ((), (size,)) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ValueError(
+                f"lambda_path: expected a number of at least 0, or one for each of {size}, got {lambda_path}"
+            )
+        weights = np.broadcast_to(weights, size)
+        worth = self.value + weights[self.path] / (self.distance + 1.0)
+        order = np.lexsort((self.distance, -worth, self.path))
+        first = order[np.unique(self.path[order], return_index=True)[1]]
+        row = np.full(size, -1)
+        row[self.path[first]] = first
+        there, row = row >= 0, np.maximum(row, 0)
+
+        def take(values, otherwise):
+            if not len(self):
+                return np.full((size, *values.shape[1:]), otherwise, values.dtype)
+            return np.where(
+                there.reshape(-1, *[1] * (values.ndim - 1)), values[row], np.asarray(otherwise, values.dtype)
+            )
+
+        symbols = take(np.asarray(self.paths.symbols), PAD)
+        symbols[:, 0] = np.asarray(self.originals.symbols)[:, 0]
+        actions = take(np.asarray(self.paths.actions), PAD)
+        edits = np.arange(self.limit.shape[1])
+        bound = (self.limit + weights[:, None] / (edits + 1.0)).max(1)
+        reward = np.where(there, worth[row] if len(self) else -np.inf, -np.inf)
+        known = np.maximum.accumulate(self._values(), axis=1)
+        with np.errstate(invalid="ignore"):  # -inf less -inf, where nothing is feasible
+            proved = (self.limit == known) | (self.limit - known <= ROUNDING * (1.0 + np.abs(self.limit)))
+        bound = np.where(proved.all(1), reward, np.maximum(bound, reward))
+        blank = {"goal": np.nan, "path": np.nan, "r_policy": np.nan, "policy": np.nan, "distance": -1, "violations": -1}
+        return Recourse(
+            originals=self.originals,
+            path=np.arange(size, dtype=np.int32),
+            rank=np.ones(size, np.int32),
+            paths=Paths(symbols, take(np.asarray(self.paths.lengths), 1), actions),
+            reward=reward,
+            bound=bound,
+            method=np.where(there, take(self.method, ""), self._one_method()),
+            scores=Scores(**{name: take(getattr(self.scores, name), value) for name, value in blank.items()}),
+            status=np.where(there, take(self.status.astype("U12"), ""), "infeasible"),
+            original_goal=self.original_goal,
+            lambda_path=weights,
+            lambda_policy=self.lambda_policy,
+            greedy_reward=np.full(size, np.nan),
+            curve=np.zeros((size, 0)),
+            diversity=np.full(size, np.nan),
+        )
+
+    def _values(self) -> Float[np.ndarray, "B E"]:
+        """F(e), -inf where there is no row."""
+        values = np.full(self.limit.shape, -np.inf)
+        values[self.path, np.minimum(self.distance, self.limit.shape[1] - 1)] = self.value
+        return values
+
+    def _one_method(self) -> str:
+        return str(self.method[0]) if len(self) else "search"
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row a point; `path` is the number of its original."""
+        return pl.DataFrame(
+            {
+                "path": self.path,
+                "status": self.status.tolist(),
+                "method": self.method.tolist(),
+                "value": self.value,
+                "bound": self.bound,
+                **_terms(self.scores),
+                "length": np.asarray(self.paths.lengths),
+                "original_goal": self.original_goal[self.path],
+                "lambda_policy": self.lambda_policy[self.path],
+                **_sequences(self.originals[self.path], self.paths),
+            }
+        )
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write `to_frame` as parquet or CSV, by the ending of the path; whole or not at all."""
+        _save(self.to_frame(), path)
+
+    def plot(self, axes: Any = None) -> Any:
+        """v, R_goal and R_policy over the edits, one line an original, on three matplotlib Axes."""
+        from pprjax import plotting  # takes a second to import
+
+        return plotting.ladders(self.to_frame(), axes=axes)
+
+
+def _terms(scores: Scores) -> dict[str, np.ndarray]:
+    return {
+        "s_goal": scores.goal,
+        "s_path": scores.path,
+        "s_policy": scores.policy,
+        "r_policy": scores.r_policy,
+        "distance": scores.distance,
+        "violations": scores.violations,
+    }
+
+
+def _sequences(originals: Paths, paths: Paths) -> dict[str, pl.Series]:
+    lists = {"original": originals.to_lists(), "recourse": paths.to_lists(), "actions": paths.actions_to_lists()}
+    return {name: pl.Series(name, rows, dtype=pl.List(pl.Int32)) for name, rows in lists.items()}
+
+
+def _save(frame: pl.DataFrame, path: str | os.PathLike) -> None:
+    if Path(path).suffix == ".csv":
+        frame = frame.with_columns(pl.col(pl.List(pl.Int32)).cast(pl.List(pl.String)).list.join(" "))
+    write_table(frame, path)
