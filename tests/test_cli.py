@@ -17,8 +17,8 @@ from rapidfuzz.distance import Levenshtein
 from pprjax.cli import main
 from pprjax.metrics import relative_gap
 
-TINY = "gridworld --num 2 --iterations 10 --num-paths 32 --num-best 8 --updates 1 --seed 3"
-FILES = ["recourse.parquet", "routes.png", "summary.json"]
+TINY = "gridworld --paper --goal flag --num 2 --iterations 10 --num-paths 32 --num-best 8 --updates 1 --seed 3"
+FILES = ["ladder.parquet", "ladder.png", "recourse.parquet", "routes.png", "summary.json"]
 WITHOUT_JAX = """
 import sys
 from pprjax.cli import main
@@ -99,7 +99,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):
     assert (tmp_path / "file").read_text() == "in the way"
 
 
-@pytest.mark.parametrize("options", [["--num", "many"], ["--goal", "money"], ["--lambda", "1"]])
+@pytest.mark.parametrize("options", [["--num", "many"], ["--goal", "gold"], ["--lambda", "1"]])
 def test_an_option_that_cannot_be_read_is_a_mistake_too(tmp_path, capsys, options):
     with pytest.raises(SystemExit) as exit:
         main(["gridworld", "--out", str(tmp_path / "out"), *options])
@@ -151,11 +151,31 @@ def test_the_summary_sums_up_the_table(run):
     assert summary["status"] == dict(table.group_by("status").len().iter_rows())
     config = summary["config"]
     asked = {"iterations": 10, "num_paths": 32, "num_best": 8, "updates": 1}
-    paper = {"gamma": 0.99, "learning_rate": 1e-3, "lambda_path": 0.1, "lambda_policy": 0.1, "c_e": 1.0}
+    paper = {"gamma": 0.99, "learning_rate": 1e-3, "lambda_path": 0.1, "lambda_policy": 0.1, "habit": "link"}
     assert config == config | asked | paper
     seconds = summary["seconds"]
     assert 0 < seconds["compile"] < seconds["total"]
     assert seconds["training"] + seconds["certificates"] < seconds["total"]
+
+
+def test_by_default_every_route_gets_its_fewest_edits_and_a_proof(tmp_path, capsys):
+    assert main(["gridworld", "--num", "4", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "money" in printed and "0.00%" in printed
+    table, points = (pl.read_parquet(tmp_path / f"{name}.parquet") for name in ("recourse", "ladder"))
+    assert (table["gap"] == 0).all() and (table["method"] == "exact").all()
+    cells = GridWorld().cells
+    for row in table.iter_rows(named=True):
+        assert row["fewest_distance"] == Levenshtein.distance(row["original"], row["fewest"])
+        assert row["fewest_distance"] <= row["distance"]
+        for route in (row["fewest"], row["recourse"]):
+            assert cells[route[-1]] == "F" and "$" in cells[route]
+        mine = points.filter(driver=row["driver"], path=row["path"])
+        worth = mine["value"] + 10.0 / (mine["distance"] + 1)
+        assert row["reward"] == pytest.approx(worth.max())
+        assert mine["distance"].is_sorted() and mine["value"].is_sorted()
+    for driver in ("experienced", "newbie"):  # each original has an answer of its own
+        assert table.filter(driver=driver)["fewest"].n_unique() == 4
 
 
 @pytest.fixture
@@ -167,13 +187,13 @@ def interruptible():
 
 
 def test_an_interrupt_while_training_writes_nothing(tmp_path, capsys, monkeypatch, interruptible):
-    from pprjax import solve
+    from pprjax.learn import batches
 
     @contextlib.contextmanager
     def interrupting(*args, **settings):
         yield lambda amount: os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(solve, "progress_bar", interrupting)
+    monkeypatch.setattr(batches, "progress_bar", interrupting)
     assert main([*TINY.split(), "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "pprjax gridworld: interrupted; no half-written file was left behind\n"
     assert names(tmp_path) == []
@@ -190,7 +210,7 @@ def test_an_interrupt_while_writing_leaves_whole_files_only(tmp_path, capsys, mo
 
     monkeypatch.setattr(Figure, "savefig", half_a_picture)
     assert main([*TINY.split(), "--out", str(tmp_path)]) == 130
-    assert names(tmp_path) == ["recourse.parquet", "routes.png"]
+    assert names(tmp_path) == ["ladder.parquet", "recourse.parquet", "routes.png"]
     assert (tmp_path / "routes.png").read_bytes() == b"of an earlier run"
     again, before = (pl.read_parquet(folder / "recourse.parquet") for folder in (tmp_path, run))
     assert again.equals(before)  # the same seed, the same result

@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from pprjax.config import PAPER, Config
-from pprjax_envs.gridworld.settings import DRIVERS
+from pprjax.config import PAPER, Config, check_config
+from pprjax_envs.gridworld.settings import DRIVERS, SETTINGS
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.table import Table
+
+    from pprjax_envs.gridworld.world import GridWorld
 
 
 def main(
@@ -22,22 +24,27 @@ def main(
     out: Path = Path("out/gridworld"),
     num: Annotated[int, tyro.conf.arg(name="num")] = 10,
     seed: int = 0,
-    goal: Literal["flag", "improved", "none"] = "flag",
+    goal: Literal["money", "flag", "improved", "none"] = "money",
     map: Path | None = None,
     max_steps: int = 40,
-    config: tyro.conf.OmitArgPrefixes[Config] = PAPER,
+    paper: bool = False,
+    config: tyro.conf.OmitArgPrefixes[Config] = SETTINGS,
 ) -> None:
     """Improve bad taxi routes, for a driver who likes highways and for one who prefers local roads.
 
-    Prints a table, and writes recourse.parquet, summary.json and routes.png.
+    Prints for each route what it missed, the fewest edits that reach the goal, the recourse that is best at λ_path, and
+    how far that may be from the best there is. Writes recourse.parquet, ladder.parquet, summary.json, routes.png and
+    ladder.png.
 
     Args:
         out: the folder to write to; made if it is missing.
         num: how many bad routes to make.
         seed: for the bad routes and the training.
-        goal: what a recourse must do: reach the flag; reach it and earn more than the original did; or nothing.
+        goal: what a recourse must do: reach the flag with all the money; reach the flag; reach it and earn more than
+            the original did; or nothing.
         map: a text file with a map of your own: S start, F flag, $ money, H highway, L local road, . plain, # obstacle.
         max_steps: the largest number of moves of a route.
+        paper: take the paper's λ 0.1/0.1, habit h(p), γ and learning rate, and train as Algorithm 1 does.
         config: every knob of Algorithm 1.
     """
     started = time.perf_counter()
@@ -45,13 +52,14 @@ def main(
 
     if num < 1:
         raise ValueError(f"num: expected at least 1, got {num}")
+    check_config(config, num)
 
     from rich.console import Console
 
     from pprjax import plotting
     from pprjax.timing import compile_seconds
     from pprjax_envs.gridworld import figures
-    from pprjax_envs.gridworld.experiment import both_drivers
+    from pprjax_envs.gridworld.experiment import both_drivers, published
     from pprjax_envs.gridworld.maps import DEFAULT_MAP
     from pprjax_envs.gridworld.originals import bad_paths
     from pprjax_envs.gridworld.world import GridWorld
@@ -59,29 +67,25 @@ def main(
     env = GridWorld(DEFAULT_MAP if map is None else read_map("map", map), max_steps)
     folder = output_folder(out)
     originals = bad_paths(env, num, seed)
+    config = published(config, PAPER) if paper else config
     with compile_seconds() as compiling:
-        table, seconds = both_drivers(env, originals, config, goal=goal, seed=seed)
+        method = "learn" if paper else "auto"
+        table, points, seconds = both_drivers(env, originals, config, goal=goal, seed=seed, method=method)
     write_table(table, folder / "recourse.parquet")
-    plotting.save(figures.routes(env, table), folder / "routes.png")
+    write_table(points, folder / "ladder.parquet")
+    plotting.save(figures.routes(env, table, edited="recourse" if paper else "fewest"), folder / "routes.png")
+    plotting.save(figures.ladder(points, path=0), folder / "ladder.png")
     total = time.perf_counter() - started
-    summary = {
-        "num_originals": num,
-        "within_1_percent": {d: _share_within(table.filter(driver=d)) for d in DRIVERS},
-        "largest_gap": table["gap"].to_numpy().max(),
-        "status": dict(table.group_by("status").len().sort("status").iter_rows()),
-        "seconds": {"total": total, "compile": compiling.seconds, **seconds},
-        "goal": goal,
-        "seed": seed,
-        "config": dataclasses.asdict(config),
-    }
-    write_json(summary, folder / "summary.json")
+    times = {"total": total, "compile": compiling.seconds, **seconds}
+    write_json(_summary(table, num, goal, seed, config, times), folder / "summary.json")
     console = Console()
     for driver in DRIVERS:
-        console.print(_as_rich(driver, table.filter(driver=driver)))
+        console.print(_as_rich(env, driver, table.filter(driver=driver), config))
+    share, gap = _share_within(table), table["gap"].max()
     console.print(
-        f"{_share_within(table):.0%} of {len(table)} recourses are within 1 % of the certified optimum; "
-        f"the largest gap is {table['gap'].max():.2%}.\n{total:.1f} s, of which {compiling.seconds:.1f} s compiling. "
-        f"Written to {folder}: recourse.parquet, summary.json, routes.png."
+        f"{share:.0%} of {len(table)} recourses are within 1 % of the best there is; the largest gap is {gap:.2%}.\n"
+        f"{total:.1f} s, of which {compiling.seconds:.1f} s compiling. Written to {folder}: recourse.parquet, "
+        "ladder.parquet, summary.json, routes.png, ladder.png."
     )
 
 
@@ -93,21 +97,45 @@ def read_map(argument: str, path: Path) -> str:
         raise ValueError(f"{argument}: expected a text file with a map, got {path}: {error}") from error
 
 
+def _summary(
+    table: pl.DataFrame, num: int, goal: str, seed: int, config: Config, seconds: dict[str, float]
+) -> dict[str, Any]:
+    return {
+        "num_originals": num,
+        "within_1_percent": {driver: _share_within(table.filter(driver=driver)) for driver in DRIVERS},
+        "largest_gap": table["gap"].to_numpy().max(),
+        "fewest_edits": {driver: table.filter(driver=driver)["fewest_distance"].mean() for driver in DRIVERS},
+        "status": dict(table.group_by("status").len().sort("status").iter_rows()),
+        "seconds": seconds,
+        "goal": goal,
+        "seed": seed,
+        "config": dataclasses.asdict(config),
+    }
+
+
 def _share_within(table: pl.DataFrame, gap: float = 0.01) -> float:
     return float((table["gap"].to_numpy() <= gap).mean())
 
 
-def _as_rich(driver: str, table: pl.DataFrame) -> Table:
+def _as_rich(env: GridWorld, driver: str, table: pl.DataFrame, config: Config) -> Table:
+    """A line a route: what was missed and earned; the fewest edits; and the best at λ_path. Earnings are R_goal."""
     from rich import box
     from rich.table import Table
 
-    shown = Table(title=f"{driver} driver", box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
-    for name in ("route", "length", "R", "optimum", "gap", "s_goal", "s_path", "s_policy", "d", "status"):
-        shown.add_column(name, justify="left" if name == "status" else "right", no_wrap=True)
+    from pprjax_envs.gridworld.experiment import missed
+
+    habit = "regret" if config.habit == "regret" else "habits"
+    title = f"{driver} driver: the fewest edits, and the best at λ_path = {config.lambda_path:g}"
+    shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("route", "missed", "earned", "fewest", "earns", "best", "earns", habit, "gap"):
+        shown.add_column(name, justify="left" if name == "missed" else "right", no_wrap=True)
     for row in table.iter_rows(named=True):
-        shown.add_row(
-            str(row["path"]), str(row["length"]), f"{row['reward']:.2f}", f"{row['optimum']:.2f}",
-            f"{round(row['gap'], 5) + 0.0:.2%}", f"{row['s_goal']:.0f}", f"{row['s_path']:.3f}",
-            f"{row['s_policy']:.3f}", str(row["distance"]), row["status"],
-        )  # fmt: skip
+        few, best = ("-", "-"), ("-", "-", "-", "-")
+        if row["fewest_distance"] is not None:
+            few = (str(row["fewest_distance"]), f"{row['fewest_goal']:.0f}")
+        if row["status"] != "infeasible":
+            gap = f"{round(row['gap'], 5) + 0.0:.2%}"
+            best = (str(row["distance"]), f"{row['s_goal']:.0f}", f"{row['r_policy']:.1f}", gap)
+        own = (str(row["path"]), missed(env, row["original"]), f"{row['original_goal']:.0f}")
+        shown.add_row(*own, *few, *best)
     return shown

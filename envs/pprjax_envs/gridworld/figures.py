@@ -13,8 +13,12 @@ COLORS = {"PPR": "#0072b2", "BL1": "#e69f00", "optimum": "#555555"}
 SCORES = {"s_policy": "s_policy: mean log P_A", "s_path": "s_path = 1 / (d + 1)", "s_goal": "s_goal = R_goal"}
 
 
-def routes(env: GridWorld, table: pl.DataFrame) -> Figure:
-    """A map for each original, with the recourses of both drivers."""
+def routes(env: GridWorld, table: pl.DataFrame, *, edited: str = "recourse") -> Figure:
+    """A map for each original, with a route of both drivers.
+
+    Args:
+        edited: the column of the routes; rows without one draw none.
+    """
     paths = table["path"].unique().sort()
     columns = min(2, len(paths))
     rows = -(-len(paths) // columns)
@@ -27,7 +31,26 @@ def routes(env: GridWorld, table: pl.DataFrame) -> Figure:
     for ax, path in zip(axes.flat, paths, strict=False):
         mine = {row["driver"]: row for row in table.filter(path=path).iter_rows(named=True)}
         original = next(iter(mine.values()))["original"]
-        env.render(original, recourse={d: row["recourse"] for d, row in mine.items()}, title=f"route {path}", ax=ax)
+        answers = {driver: row[edited] for driver, row in mine.items() if row[edited] is not None}
+        env.render(original, recourse=answers, title=f"route {path}", ax=ax)
+    return figure
+
+
+def ladder(points: pl.DataFrame, *, path: int) -> Figure:
+    """What every further edit of one original buys each driver."""
+    figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
+    for driver, style in zip(points["driver"].unique(maintain_order=True), ("-o", "--s"), strict=False):
+        rows = points.filter(driver=driver, path=path)
+        for ax, column in zip(axes, ("value", "s_goal", "r_policy"), strict=True):
+            ax.plot(rows["distance"], rows[column], style, label=driver, markersize=4, linewidth=1.3)
+    names = ("v = R_goal + λ_policy·R_policy", "R_goal", "R_policy")
+    for ax, name in zip(axes, names, strict=True):
+        ax.set(xlabel="edits", title=name)
+        ax.title.set_fontsize(10)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(frameon=False)
+    figure.suptitle(f"route {path}: what every further edit buys", fontsize=11)
+    plt.close(figure)
     return figure
 
 

@@ -70,7 +70,7 @@ def main(
     env = GridWorld(max_steps=max_steps)
     originals = bad_paths(env, num, seed)
     with compile_seconds() as compiling:
-        routes, _ = both_drivers(env, originals, config, seed=seed)
+        routes, *_ = both_drivers(env, originals, config, goal="flag", seed=seed, method="learn")
         tables = {
             "routes": routes,
             "scores": comparison.methods(env, originals, routes),
@@ -78,7 +78,8 @@ def main(
             "link": comparison.link_function(),
         }
         for name, world in worlds.items():
-            tables[name] = both_drivers(world, bad_paths(world, num, seed), config, seed=seed)[0]
+            own = bad_paths(world, num, seed)
+            tables[name] = both_drivers(world, own, config, goal="flag", seed=seed, method="learn")[0]
     pictured = _write(folder, tables, {"routes": env, **worlds}, title=f"{num} bad routes, 2 drivers, {_at(config)}")
     found = check(env, tables["scores"], tables["lambdas"])
     gaps = comparison.worst_gaps(routes, tables["lambdas"])

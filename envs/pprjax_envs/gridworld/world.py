@@ -77,6 +77,13 @@ class GridWorld(TabularMDP):
         """The map's letters, str[C], row by row: `cells[symbol]` is what is there."""
         return np.array(list("".join(self.map)))
 
+    @property
+    def flag_with_money(self) -> np.ndarray:
+        """bool[S], the states at a flag with every money taken."""
+        num_cells = self.cells.size
+        taken = np.arange(self.num_states) // num_cells
+        return (taken == taken[-1]) & np.tile(self.cells == "F", self.num_states // num_cells)
+
     def reached_goal(self, state: TabularState, params: TabularParams) -> Bool[Array, ""]:
         """Whether the taxi is at the flag."""
         return params.terminal[state.id]
