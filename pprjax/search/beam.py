@@ -2,23 +2,20 @@
 
 The children of a layer are sorted into strata by m, the fewest edits that a path through them may end with. Each
 stratum keeps its best `width` by v; places that a stratum leaves free go to the others, evenly. What is dropped leaves
-its bound behind, so that the best path for e edits is proved where no dropped child could have led to a better one.
+its bound, so that the best path for e edits is proved where no dropped child could have led to a better one.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
-from pprjax.config import Config
-from pprjax.rollout import Original
-from pprjax.search import nodes as search
-from pprjax.search.nodes import Best, Children, Nodes
-from pprjax.task import Task
+from pprjax.search import nodes as layers
+from pprjax.search.nodes import Best, Children, Edges, Nodes, Search
 
 
 @struct.dataclass
@@ -30,91 +27,67 @@ class Beam:
     calls: jax.Array  # int32[], steps of the world that were asked for
 
 
-def search_beam(
-    task: Task, original: Original, config: Config, *, num_distances: int, width: int, weight: Float[Array, ""] | float
-) -> Beam:
+def search_beam(search: Search, *, num_distances: int, width: int, weight: float) -> Beam:
     """The best path of at most E - 1 edits for each number of edits, of those that a beam meets. Unbatched.
 
     Args:
-        task: deterministic.
         num_distances: E ≥ 1.
         width: nodes that each of the E strata may keep of a layer, at least.
-        weight: of the world's `promise` of a prefix, beside v, where nodes are ranked; it never scores a path.
+        weight: of the world's `promise` of a prefix, beside v, where nodes are ranked.
     """
-    bound = search.goal_bound(task, config)
-    layer = partial(_layer, task, original, config, bound, width, weight)
-    nodes = search.alone(search.root(task, original, config), num_distances * width)
     start = Beam(
-        best=search.nothing(task, num_distances),
+        best=layers.no_path(search.task, num_distances),
         dropped=jnp.full(num_distances, -jnp.inf, jnp.result_type(float)),
         calls=jnp.int32(0),
     )
-    (nodes, beam), _ = jax.lax.scan(layer, (nodes, start), jnp.arange(task.horizon - 1))
-    return _last(task, original, config, bound, nodes, beam)
+
+    def layer(carried, t):
+        nodes, beam = carried
+        return _layer(search, nodes, beam, t, weight), None
+
+    nodes = layers.root(search, num_distances * width)
+    (nodes, beam), _ = jax.lax.scan(layer, (nodes, start), jnp.arange(search.task.horizon - 1))
+    return _last(search, nodes, beam)
 
 
-def _layer(task, original, config, bound, width, weight, carried, t):
-    nodes, beam = carried
-    children = search.expand(task, original, config, nodes, bound)
-    ends = search.dead_ends(nodes, children)
-    best = search.record(task, original, config, beam.best, nodes, ends, jnp.zeros_like(ends))
-    if search.knows_next(task):
-        kept, dropped = _choose(config, best, nodes, children, _promise(task, nodes, weight)[:, None], width)
-        longer, complete, terminated = search.step(task, original, config, nodes, children, *kept, t)
-        calls = kept[2].sum()
-        best = search.record(task, original, config, best, longer, complete, terminated)
+def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], weight: float) -> tuple[Nodes, Beam]:
+    """The nodes of the next layer, as many as there is room for, and what is known with them."""
+    children = layers.expand(search, nodes)
+    best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
+    room, edges = len(nodes.alive), _every(children)
+    if search.knows_next:  # what is dropped need not be stepped
+        value = search.value(nodes.goal[:, None], children.charged) + weight * search.promise(nodes)[:, None]
+        smallest, bound = children.smallest.ravel(), children.bound.ravel()
+        order, kept, dropped = _strata(best, value.ravel(), smallest, bound, edges.there, room)
+        edges = Edges(parent=edges.parent[order], action=edges.action[order], there=kept)
+        longer = layers.step(search, nodes, children, edges, t)
+        best = layers.record(search, best, longer)
     else:
-        every = _every(children)
-        longer, complete, terminated = search.step(task, original, config, nodes, children, *every, t)
-        calls = every[2].sum()
-        best = search.record(task, original, config, best, longer, complete, terminated)
-        longer, dropped = _select(task, config, best, longer, bound, width, weight, len(nodes.alive))
-    beam = Beam(best=best, dropped=jnp.maximum(beam.dropped, dropped), calls=beam.calls + calls)
-    return (longer, beam), None
+        every = layers.step(search, nodes, children, edges, t)
+        best = layers.record(search, best, every)
+        value = search.value(every.goal, every.charged)
+        ranked = value + weight * search.promise(every)
+        order, kept, dropped = _strata(best, ranked, every.smallest, value + search.goal_bound, every.alive, room)
+        longer = jax.tree.map(lambda x: x[order], every)
+        longer = replace(longer, alive=kept)
+    return longer, Beam(best=best, dropped=jnp.maximum(beam.dropped, dropped), calls=beam.calls + edges.there.sum())
 
 
-def _last(task, original, config, bound, nodes: Nodes, beam: Beam) -> Beam:
-    """The last layer: every child is a complete path, so all of them are looked at."""
-    children = search.expand(task, original, config, nodes, bound)
-    ends = search.dead_ends(nodes, children)
-    best = search.record(task, original, config, beam.best, nodes, ends, jnp.zeros_like(ends))
-    parent, action, alive = _every(children)
-    least = best.at_most[jnp.minimum(children.smallest, len(best.value) - 1)]
-    hopeful = children.bound > search.tolerated(least)
-    alive &= (hopeful & (children.smallest < len(best.value))).ravel()
-    longer, complete, terminated = search.step(
-        task, original, config, nodes, children, parent, action, alive, jnp.int32(task.horizon - 1)
-    )
-    best = search.record(task, original, config, best, longer, complete, terminated)
-    return Beam(best=best, dropped=beam.dropped, calls=beam.calls + alive.sum())
+def _last(search: Search, nodes: Nodes, beam: Beam) -> Beam:
+    """The last layer: every child is a complete path, so all that may matter are looked at."""
+    children = layers.expand(search, nodes)
+    best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
+    edges = _every(children)
+    hopeful = best.hopeful(children.bound, children.smallest).ravel()
+    edges = Edges(parent=edges.parent, action=edges.action, there=edges.there & hopeful)
+    best = layers.record(search, best, layers.step(search, nodes, children, edges, search.task.horizon - 1))
+    return Beam(best=best, dropped=beam.dropped, calls=beam.calls + edges.there.sum())
 
 
-def _every(children: Children) -> tuple[Int[Array, " NA"], Int[Array, " NA"], Bool[Array, " NA"]]:
+def _every(children: Children) -> Edges:
     size, num_actions = children.available.shape
     parent, action = jnp.divmod(jnp.arange(size * num_actions), num_actions)
-    return parent, action, children.available.ravel()
-
-
-def _choose(config: Config, best: Best, nodes: Nodes, children: Children, promise: Float[Array, "N 1"], width: int):
-    """Which children are stepped: (parent, action, alive) of as many as there are nodes; and the bounds of the others.
-
-    Their symbols are known, so that m is; what the step itself pays is not.
-    """
-    parent, action, there = _every(children)
-    value = (nodes.goal[:, None] + config.lambda_policy * children.charged + promise).ravel()
-    order, kept, dropped = _strata(best, value, children.smallest.ravel(), children.bound.ravel(), there, width)
-    order = order[: len(nodes.alive)]
-    return (parent[order], action[order], kept[order]), dropped
-
-
-def _select(task, config: Config, best: Best, longer: Nodes, bound, width: int, weight, room: int):
-    """The children, all of them stepped, that go on; and the bounds of the others."""
-    value = longer.goal + config.lambda_policy * longer.charged
-    ranked = value + _promise(task, longer, weight)
-    order, kept, dropped = _strata(best, ranked, longer.smallest, value + bound, longer.alive, width)
-    order = order[:room]
-    chosen = jax.tree.map(lambda x: x[order], longer)
-    return chosen.replace(alive=kept[order]), dropped
+    return Edges(parent=parent, action=action, there=children.available.ravel())
 
 
 def _strata(
@@ -123,30 +96,23 @@ def _strata(
     smallest: Int[Array, " M"],
     bound: Float[Array, " M"],
     there: Bool[Array, " M"],
-    width: int,
-) -> tuple[Int[Array, " M"], Bool[Array, " M"], Float[Array, " E"]]:
-    """The children in the order in which they are kept, which of them are, and for each e the largest bound of those of
-    m = e that are not.
+    room: int,
+) -> tuple[Int[Array, " room"], Bool[Array, " room"], Float[Array, " E"]]:
+    """The children that go on, which of these places are filled, and for each e the largest bound of the others of
+    m = e.
 
-    A child that can't lead to a better path than the best of at most m edits is no loss: the frontier needs none.
+    The first of each stratum by value come first, then the second of each, and so on, so that every stratum has as many
+    places as any other, and leaves those that it does not need.
     """
     num_distances = len(best.value)
-    stratum = jnp.minimum(smallest, num_distances)
-    hopeful = there & (stratum < num_distances)
-    hopeful &= bound > search.tolerated(best.at_most[jnp.minimum(stratum, num_distances - 1)])
-    stratum = jnp.where(hopeful, stratum, num_distances)
+    hopeful = there & best.hopeful(bound, smallest)
+    stratum = jnp.where(hopeful, smallest, num_distances)
     by_value = jnp.lexsort((-value, stratum))
     first = jnp.searchsorted(stratum[by_value], jnp.arange(num_distances + 1))
     place = jnp.zeros_like(stratum).at[by_value].set(jnp.arange(len(value)) - first[stratum[by_value]])
-    order = jnp.lexsort((stratum, jnp.where(hopeful, place, len(value))))  # the first of each, then the second, …
-    rank = jnp.zeros_like(order).at[order].set(jnp.arange(len(order)))
-    kept = hopeful & (rank < num_distances * width)
-    lost = jnp.where(hopeful & ~kept, bound, -jnp.inf)
-    dropped = jnp.full(num_distances + 1, -jnp.inf, bound.dtype).at[stratum].max(lost)[:-1]
-    return order, kept, dropped
-
-
-def _promise(task: Task, nodes: Nodes, weight) -> Float[Array, " N"]:
-    if not hasattr(task.env, "promise"):
-        return jnp.zeros_like(nodes.goal)
-    return weight * jax.vmap(lambda state: task.env.promise(state, task.params))(nodes.state)
+    order = jnp.lexsort((stratum, jnp.where(hopeful, place, len(value))))
+    kept = hopeful[order] & (jnp.arange(len(order)) < room)
+    lost = jnp.where(hopeful[order] & ~kept, bound[order], -jnp.inf)
+    dropped = jnp.full(num_distances + 1, -jnp.inf, bound.dtype).at[stratum[order]].max(lost)[:-1]
+    short = max(0, room - len(order))
+    return jnp.pad(order[:room], (0, short)), jnp.pad(kept[:room], (0, short)), dropped

@@ -11,10 +11,12 @@ for every path τ that goes on from here. With h(p) of Eq. 4 there is no such bo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
@@ -24,6 +26,49 @@ from pprjax.constraints import violations
 from pprjax.paths import PAD
 from pprjax.rollout import Original
 from pprjax.task import Task
+
+
+@struct.dataclass
+class Search:
+    """What is searched: the paths of a deterministic world as edits of one original. Unbatched."""
+
+    task: Task
+    original: Original
+    config: Config
+
+    @property
+    def knows_next(self) -> bool:
+        """Whether the world tells the symbols that may follow before a step is taken."""
+        return hasattr(self.task.env, "next_symbols")
+
+    @property
+    def goal_bound(self) -> Float[Array, ""]:
+        """The most R_goal that may still come, from the world; infinite where it does not say, or where habits may
+        pay."""
+        if self.config.habit != "regret" or not hasattr(self.task.env, "goal_bound"):
+            return jnp.full((), jnp.inf, jnp.result_type(float))
+        return jnp.asarray(self.task.env.goal_bound(self.task.params), jnp.result_type(float))
+
+    def longer(self, column: Any, symbol: Int[Array, ""]) -> Any:
+        """The Levenshtein column after one more symbol."""
+        costs = self.config.costs
+        return edit_distance.append(column, edit_distance.matches(self.original.symbols, symbol, costs), costs)
+
+    def smallest(self, column: Any) -> Int[Array, ""]:
+        """m, the smallest entry of a column."""
+        original = self.original
+        smallest, _ = edit_distance.alignment(column, original.symbols, original.length, self.config.costs)
+        return jnp.rint(smallest).astype(jnp.int32)
+
+    def value(self, goal: Array, charged: Array) -> Array:
+        """v = R_goal + λ_policy·R_policy."""
+        return goal + self.config.lambda_policy * charged
+
+    def promise(self, nodes: Nodes) -> Float[Array, " N"]:
+        """The world's opinion of each prefix, where it has one: it guides and never scores."""
+        if not hasattr(self.task.env, "promise"):
+            return jnp.zeros_like(nodes.goal)
+        return jax.vmap(lambda state: self.task.env.promise(state, self.task.params))(nodes.state)
 
 
 @struct.dataclass
@@ -37,9 +82,11 @@ class Nodes:
     goal: jax.Array  # float[N], R_goal so far
     charged: jax.Array  # float[N], R_policy so far
     log_prob: jax.Array  # float[N], Σ log P_A so far
-    symbols: jax.Array  # int32[N, T + 1], PAD behind the end
-    actions: jax.Array  # int32[N, T], PAD behind the end
-    alive: jax.Array  # bool[N], there is a node here, and the world did not end it
+    symbols: jax.Array  # int32[N, T + 1], PAD after the end
+    actions: jax.Array  # int32[N, T], PAD after the end
+    alive: jax.Array  # bool[N], there is a node here, and it is no complete path
+    complete: jax.Array  # bool[N], a path that ended here: by the world, at the horizon, or in a dead end
+    terminated: jax.Array  # bool[N], by the world
 
 
 @struct.dataclass
@@ -55,6 +102,15 @@ class Children:
 
 
 @struct.dataclass
+class Edges:
+    """M children, by their node and action."""
+
+    parent: jax.Array  # int32[M]
+    action: jax.Array  # int32[M]
+    there: jax.Array  # bool[M], it is one; else padding
+
+
+@struct.dataclass
 class Best:
     """The best complete path for each distance e = 0 … E - 1. It meets the goal and keeps the constraints."""
 
@@ -64,17 +120,23 @@ class Best:
     log_prob: jax.Array  # float[E], Σ log P_A
     reached: jax.Array  # bool[E], the world's own goal is reached
     terminated: jax.Array  # bool[E], ended by the world and not by the horizon or a dead end
-    symbols: jax.Array  # int32[E, T + 1], PAD behind the end
-    actions: jax.Array  # int32[E, T], PAD behind the end
+    symbols: jax.Array  # int32[E, T + 1], PAD after the end
+    actions: jax.Array  # int32[E, T], PAD after the end
 
     @property
     def at_most(self) -> Float[Array, " E"]:
         """The best v of at most e edits."""
         return jax.lax.cummax(jnp.asarray(self.value), axis=jnp.ndim(self.value) - 1)
 
+    def hopeful(self, bound: Float[Array, "*b"], smallest: Int[Array, "*b"]) -> Bool[Array, "*b"]:
+        """Which prefixes may lead to a better path than the best of at most m edits. The frontier needs no others."""
+        known = smallest < len(self.value)
+        least = self.at_most[jnp.minimum(smallest, len(self.value) - 1)]
+        return known & (bound > tolerated(least))
 
-def nothing(task: Task, num_distances: int) -> Best:
-    """No path yet."""
+
+def no_path(task: Task, num_distances: int) -> Best:
+    """What is known before the search."""
     zeros, no = jnp.zeros(num_distances, jnp.result_type(float)), jnp.zeros(num_distances, bool)
     return Best(
         value=zeros - jnp.inf,
@@ -88,116 +150,104 @@ def nothing(task: Task, num_distances: int) -> Best:
     )
 
 
-def root(task: Task, original: Original, config: Config) -> Nodes:
-    """The start alone: N = 1."""
+def root(search: Search, room: int) -> Nodes:
+    """The start, in an array with room for more nodes."""
+    task = search.task
     state = task.reset(jax.random.key(0))
     symbol = task.symbol(state)
-    column = edit_distance.start(original.symbols, config.costs)
-    column = edit_distance.append(column, edit_distance.matches(original.symbols, symbol, config.costs), config.costs)
-    zero = jnp.zeros((), jnp.result_type(float))
+    column = search.longer(edit_distance.start(search.original.symbols, search.config.costs), symbol)
+    zero, no = jnp.zeros((), jnp.result_type(float)), jnp.bool_(False)
     node = Nodes(
         state=state,
         carry=task.policy.init(),
         column=column,
-        smallest=_smallest(column, original, config),
+        smallest=search.smallest(column),
         goal=zero,
         charged=zero,
         log_prob=zero,
         symbols=jnp.full(task.horizon + 1, PAD, jnp.int32).at[0].set(symbol),
         actions=jnp.full(task.horizon, PAD, jnp.int32),
         alive=jnp.bool_(True) if task.constraints is None else ~task.constraints.forbids(symbol),
+        complete=no,
+        terminated=no,
     )
-    return jax.tree.map(lambda x: jnp.asarray(x)[None], node)
+    nodes = jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[None], room, axis=0), node)
+    return replace(nodes, alive=nodes.alive & (jnp.arange(room) == 0))
 
 
-def alone(node: Nodes, room: int) -> Nodes:
-    """One node in an array with room for more, which are not alive."""
-    nodes = jax.tree.map(lambda x: jnp.repeat(x, room, axis=0), node)
-    return nodes.replace(alive=nodes.alive & (jnp.arange(room) == 0))
-
-
-def expand(task: Task, original: Original, config: Config, nodes: Nodes, goal_bound: Float[Array, ""]) -> Children:
+def expand(search: Search, nodes: Nodes) -> Children:
     """What may follow each node. P_A is asked once a node."""
+    task, goal_bound = search.task, search.goal_bound
 
     def one(node: Nodes):
         carry, log_probs = task.log_probs(node.carry, node.state)
-        charged = node.charged + task.habits(node.state, log_probs, config.habit)
-        available = task.available(node.state) & node.alive
+        charged = node.charged + task.habits(node.state, log_probs, search.config.habit)
         smallest = jnp.full(task.num_actions, node.smallest)
-        if knows_next(task):
+        if search.knows_next:
             symbols = task.env.next_symbols(node.state, task.params)
-            smallest = jax.vmap(lambda s: _smallest(_longer(node.column, s, original, config), original, config))(
-                symbols
-            )
-        bound = node.goal + goal_bound + config.lambda_policy * charged
-        log_prob = node.log_prob + log_probs
+            columns = jax.vmap(lambda symbol: search.longer(node.column, symbol))(symbols)
+            smallest = jax.vmap(search.smallest)(columns)
         return Children(
-            carry=carry, available=available, charged=charged, log_prob=log_prob, smallest=smallest, bound=bound
+            carry=carry,
+            available=task.available(node.state) & node.alive,
+            charged=charged,
+            log_prob=node.log_prob + log_probs,
+            smallest=smallest,
+            bound=search.value(node.goal + goal_bound, charged),
         )
 
     return jax.vmap(one)(nodes)
 
 
-def step(
-    task: Task,
-    original: Original,
-    config: Config,
-    nodes: Nodes,
-    children: Children,
-    parent: Int[Array, " M"],
-    action: Int[Array, " M"],
-    alive: Bool[Array, " M"],
-    t: Int[Array, ""],
-) -> tuple[Nodes, Bool[Array, " M"], Bool[Array, " M"]]:
-    """The M children nodes[parent] with these actions, after t actions each; which of them are complete paths, since
-    the world ended them or the horizon is there; and which the world ended.
-    """
+def step(search: Search, nodes: Nodes, children: Children, edges: Edges, t: Int[Array, ""] | int) -> Nodes:
+    """The M children of these edges, after t + 1 actions each."""
+    task = search.task
 
-    def one(parent, action, alive):
-        node = jax.tree.map(lambda x: x[parent], nodes)
-        state, reward, terminated = task.step(jax.random.key(0), node.state, action)
+    def one(edge: Edges):
+        node = jax.tree.map(lambda x: x[edge.parent], nodes)
+        state, reward, terminated = task.step(jax.random.key(0), node.state, edge.action)
         symbol = task.symbol(state)
-        column = _longer(node.column, symbol, original, config)
-        complete = alive & (terminated | (t + 1 >= task.horizon))
-        child = Nodes(
+        column = search.longer(node.column, symbol)
+        complete = edge.there & (terminated | (t + 1 >= task.horizon))
+        return Nodes(
             state=state,
-            carry=jax.tree.map(lambda x: x[parent], children.carry),
+            carry=jax.tree.map(lambda x: x[edge.parent], children.carry),
             column=column,
-            smallest=_smallest(column, original, config),
+            smallest=search.smallest(column),
             goal=node.goal + reward,
-            charged=children.charged[parent, action],
-            log_prob=children.log_prob[parent, action],
+            charged=children.charged[edge.parent, edge.action],
+            log_prob=children.log_prob[edge.parent, edge.action],
             symbols=node.symbols.at[t + 1].set(symbol),
-            actions=node.actions.at[t].set(action),
-            alive=alive & ~complete,
+            actions=node.actions.at[t].set(edge.action),
+            alive=edge.there & ~complete,
+            complete=complete,
+            terminated=terminated,
         )
-        return child, complete, terminated
 
-    longer, complete, terminated = jax.vmap(one)(parent, action, alive)
-    return longer, complete, terminated
+    return jax.vmap(one)(edges)
 
 
-def record(
-    task: Task,
-    original: Original,
-    config: Config,
-    best: Best,
-    nodes: Nodes,
-    complete: Bool[Array, " N"],
-    terminated: Bool[Array, " N"],
-) -> Best:
-    """The best paths after these, of which those that are complete count."""
+def dead_ends(nodes: Nodes, children: Children) -> Nodes:
+    """The nodes, of which those that nothing follows are complete paths, and no others."""
+    ends = nodes.alive & ~children.available.any(-1)
+    no = jnp.zeros_like(ends)
+    return replace(nodes, complete=ends, terminated=no)
 
-    def one(node: Nodes, complete, terminated):
-        distance = edit_distance.distance(node.column, original.length, config.costs)
-        outcome = task.outcome(node.state, terminated, node.goal)
+
+def record(search: Search, best: Best, nodes: Nodes) -> Best:
+    """The best paths after these nodes, of which those that are complete count."""
+    task, original = search.task, search.original
+
+    def one(node: Nodes):
+        distance = edit_distance.distance(node.column, original.length, search.config.costs)
+        outcome = task.outcome(node.state, node.terminated, node.goal)
         met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
         broken = violations(task.constraints, original.kept, node.symbols, node.actions, distance)
-        counts = complete & met & (True if broken is None else broken == 0)
-        value = node.goal + config.lambda_policy * node.charged
+        counts = node.complete & met & (True if broken is None else broken == 0)
+        value = search.value(node.goal, node.charged)
         return jnp.where(counts, value, -jnp.inf), jnp.rint(distance).astype(jnp.int32), outcome.reached
 
-    value, distance, reached = jax.vmap(one)(nodes, complete, terminated)
+    value, distance, reached = jax.vmap(one)(nodes)
     each = jnp.where(distance == jnp.arange(len(best.value))[:, None], value, -jnp.inf)  # [E, N]
     first = jnp.argmax(each, axis=1)
     found = Best(
@@ -206,7 +256,7 @@ def record(
         charged=nodes.charged[first],
         log_prob=nodes.log_prob[first],
         reached=reached[first],
-        terminated=terminated[first],
+        terminated=nodes.terminated[first],
         symbols=nodes.symbols[first],
         actions=nodes.actions[first],
     )
@@ -214,32 +264,7 @@ def record(
     return jax.tree.map(lambda new, old: jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old), found, best)
 
 
-def dead_ends(nodes: Nodes, children: Children) -> Bool[Array, " N"]:
-    """The living nodes from which nothing leads on: complete paths as well."""
-    return nodes.alive & ~children.available.any(-1)
-
-
-def tolerated(value: Float[Array, "*b"]) -> Float[Array, "*b"]:
+def tolerated(value: Any) -> Any:
     """What a bound must exceed to matter: a v, by more than rounding can tell, a millionth of its size."""
-    return value + 1e-6 * (1.0 + jnp.where(jnp.isfinite(value), jnp.abs(value), 0.0))
-
-
-def knows_next(task: Task) -> bool:
-    """Whether the world tells the symbols that may follow before a step is taken."""
-    return hasattr(task.env, "next_symbols")
-
-
-def goal_bound(task: Task, config: Config) -> Float[Array, ""]:
-    """The most R_goal that may still come, from the world; infinite where it does not say, or where habits may pay."""
-    if config.habit != "regret" or not hasattr(task.env, "goal_bound"):
-        return jnp.full((), jnp.inf, jnp.result_type(float))
-    return jnp.asarray(task.env.goal_bound(task.params), jnp.result_type(float))
-
-
-def _longer(column, symbol, original: Original, config: Config):
-    return edit_distance.append(column, edit_distance.matches(original.symbols, symbol, config.costs), config.costs)
-
-
-def _smallest(column, original: Original, config: Config) -> Int[Array, ""]:
-    smallest, _ = edit_distance.alignment(column, original.symbols, original.length, config.costs)
-    return jnp.rint(smallest).astype(jnp.int32)
+    xp: Any = jnp if isinstance(value, jax.Array) else np
+    return value + 1e-6 * (1.0 + xp.where(xp.isfinite(value), abs(value), 0.0))

@@ -19,7 +19,7 @@ from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier
 from pprjax.rollout import Original, trace
 from pprjax.search.beam import Beam, search_beam
-from pprjax.search.nodes import Best, tolerated
+from pprjax.search.nodes import Best, Search, tolerated
 from pprjax.search.proof import prove
 from pprjax.task import Task
 
@@ -72,7 +72,8 @@ def search_points(
         if np.isposinf(limit[i]).any() or (limit[i] <= best.at_most[i]).all():
             proofs.append(own[1])
             continue
-        found = prove(task, own[0], replace(config, lambda_policy=jnp.float32(lambdas[i])), own[1], calls=calls)
+        search = Search(task, own[0], replace(config, lambda_policy=jnp.float32(lambdas[i])))
+        found = prove(search, own[1], calls=calls)
         proofs.append(jax.device_get(found.best))
         limit[i] = _limit(proofs[-1], found.open)
         used[i] += found.calls
@@ -83,7 +84,7 @@ def search_points(
 def _limit(best: Best, dropped: Float[np.ndarray, "*B E"]) -> Float[np.ndarray, "*B E"]:
     """What v can be at most with at most e edits: what was found, or what was dropped and might have been better."""
     at_most = np.asarray(best.at_most)
-    matters = dropped > np.asarray(tolerated(jnp.asarray(at_most)))
+    matters = dropped > tolerated(at_most)
     return np.maximum(at_most, np.maximum.accumulate(np.where(matters, dropped, -np.inf), axis=-1))
 
 
@@ -92,8 +93,8 @@ def _beams(task: Task, config: Config, inputs, *, num_distances: int, width: int
     def one(symbols, length, actions, kept, lambda_policy: Float[Array, ""]):
         own = replace(config, lambda_policy=lambda_policy)
         original = replace(trace(task, symbols, length, jax.random.key(0), actions), kept=kept)
-        beam = search_beam(task, original, own, num_distances=num_distances, width=width, weight=WEIGHT)
-        return original, beam
+        search = Search(task, original, own)
+        return original, search_beam(search, num_distances=num_distances, width=width, weight=WEIGHT)
 
     return jax.vmap(one)(*inputs)
 
@@ -103,7 +104,7 @@ def search_frontier(task: Task, originals: Paths, config: Config, *, num_distanc
     points = search_points(task, originals, config, num_distances=num_distances, calls=calls)
     best = points.best
     before = np.concatenate([np.full((len(originals), 1), -np.inf), np.asarray(best.at_most)[:, :-1]], axis=1)
-    path, distance = np.nonzero(best.value > np.asarray(tolerated(jnp.asarray(before))))
+    path, distance = np.nonzero(best.value > tolerated(before))
     at = jax.tree.map(lambda x: np.asarray(x)[path, distance], best)
     num_actions = (at.actions != PAD).sum(1).astype(np.int32)
     status = metrics.status(

@@ -15,11 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from pprjax.config import Config
-from pprjax.rollout import Original
-from pprjax.search import nodes as search
-from pprjax.search.nodes import Best, Children, Nodes
-from pprjax.task import Task
+from pprjax.search import nodes as layers
+from pprjax.search.nodes import Best, Children, Edges, Nodes, Search, tolerated
 
 BLOCK = 1024
 """Prefixes that take a step side by side."""
@@ -29,7 +26,7 @@ class Proof(NamedTuple):
     """What is known of one original when the search ends. E as in `Best`."""
 
     best: Best
-    open: Float[np.ndarray, " E"]  # the largest bound of a prefix of at least e edits that still waits; -inf: none
+    open: Float[np.ndarray, " E"]  # the largest bound of a prefix of m = e that still waits; -inf: none
     calls: int  # steps of the world
 
 
@@ -44,48 +41,49 @@ class _Waiting(NamedTuple):
     smallest: Int[np.ndarray, " M"]
     bound: Float[np.ndarray, " M"]
 
+    def __getitem__(self, rows) -> _Waiting:
+        fields = ("parent", "action", "smallest", "bound")
+        return self._replace(**{name: getattr(self, name)[rows] for name in fields})
 
-def prove(task: Task, original: Original, config: Config, best: Best, *, calls: int, block: int = BLOCK) -> Proof:
+
+def prove(search: Search, best: Best, *, calls: int, block: int = BLOCK) -> Proof:
     """The best path for each number of edits, starting from those that are known; and what stays open.
 
     Args:
-        task: deterministic, with a `goal_bound`; habits are charged as regret.
+        search: of a world with a `goal_bound`, with habits that are charged as regret.
         best: what a beam found.
         calls: steps of the world at most, roughly: the last block is finished.
         block: prefixes that take a step side by side.
     """
-    limit = search.goal_bound(task, config)
-    nodes = search.alone(search.root(task, original, config), block)
-    best, waiting = _opened(task, original, config, limit, nodes, best, 0)
+    best, waiting = _opened(search, best, layers.root(search, block), 0)
     stack, used = [waiting], 0
-    at_most = np.asarray(best.at_most)
     while stack and used < calls:
-        top = _hopeful(stack.pop(), at_most)
+        top = _hopeful(stack.pop(), best)
         if not top.parent.size:
             continue
-        now, later = (top._replace(**{k: getattr(top, k)[part] for k in _EDGES}) for part in _parts(block))
-        if later.parent.size:
-            stack.append(later)
+        now = top[:block]
+        if len(top.parent) > block:
+            stack.append(top[block:])
         count = len(now.parent)
         used += count
-        filled = [np.resize(now.parent, block), np.resize(now.action, block), np.arange(block) < count]
-        best, nodes = _advanced(task, original, config, now.nodes, now.children, best, filled, now.t)
-        best, waiting = _opened(task, original, config, limit, nodes, best, now.t + 1)
-        at_most = np.asarray(best.at_most)
+        edges = Edges(
+            parent=jnp.asarray(np.resize(now.parent, block)),
+            action=jnp.asarray(np.resize(now.action, block)),
+            there=jnp.asarray(np.arange(block) < count),
+        )
+        best, nodes = _stepped(search, best, now.nodes, now.children, edges, now.t)
+        best, waiting = _opened(search, best, nodes, now.t + 1)
         stack.append(waiting)
-    return Proof(best, _still_open([_hopeful(w, at_most) for w in stack], len(at_most)), used)
+    still = np.full(len(best.value), -np.inf)
+    for waiting in stack:
+        left = _hopeful(waiting, best)
+        np.maximum.at(still, left.smallest, left.bound)
+    return Proof(best, still, used)
 
 
-_EDGES = ("parent", "action", "smallest", "bound")
-
-
-def _parts(block: int) -> tuple[slice, slice]:
-    return slice(0, block), slice(block, None)
-
-
-def _opened(task, original, config, limit, nodes: Nodes, best: Best, t: int) -> tuple[Best, _Waiting]:
+def _opened(search: Search, best: Best, nodes: Nodes, t: int) -> tuple[Best, _Waiting]:
     """The best paths after those that end in these nodes, and the children that may lead to better ones."""
-    best, children = _expanded(task, original, config, nodes, best, limit)
+    best, children = _expanded(search, best, nodes)
     there, bound, smallest = map(np.asarray, (children.available, children.bound, children.smallest))
     parent, action = np.nonzero(there)
     order = np.argsort(-bound[parent, action], kind="stable")
@@ -93,30 +91,20 @@ def _opened(task, original, config, limit, nodes: Nodes, best: Best, t: int) -> 
     return best, _Waiting(t, nodes, children, parent, action, smallest[parent, action], bound[parent, action])
 
 
-def _hopeful(waiting: _Waiting, at_most: Float[np.ndarray, " E"]) -> _Waiting:
-    """Those whose bound is above the best path of at most m edits."""
-    known = waiting.smallest < len(at_most)
-    least = at_most[np.minimum(waiting.smallest, len(at_most) - 1)]
-    chosen = known & (waiting.bound > np.asarray(search.tolerated(jnp.asarray(least))))
-    return waiting._replace(**{name: getattr(waiting, name)[chosen] for name in _EDGES})
-
-
-def _still_open(stack: list[_Waiting], num_distances: int) -> Float[np.ndarray, " E"]:
-    found = np.full(num_distances, -np.inf)
-    for waiting in stack:
-        np.maximum.at(found, waiting.smallest, waiting.bound)
-    return np.maximum.accumulate(found)
+def _hopeful(waiting: _Waiting, best: Best) -> _Waiting:
+    """`Best.hopeful`, in NumPy: the number of children differs from block to block."""
+    least = tolerated(np.maximum.accumulate(np.asarray(best.value)))
+    known = waiting.smallest < len(least)
+    return waiting[known & (waiting.bound > least[np.minimum(waiting.smallest, len(least) - 1)])]
 
 
 @jax.jit
-def _expanded(task: Task, original: Original, config: Config, nodes: Nodes, best: Best, limit):
-    children = search.expand(task, original, config, nodes, limit)
-    ends = search.dead_ends(nodes, children)
-    return search.record(task, original, config, best, nodes, ends, jnp.zeros_like(ends)), children
+def _expanded(search: Search, best: Best, nodes: Nodes) -> tuple[Best, Children]:
+    children = layers.expand(search, nodes)
+    return layers.record(search, best, layers.dead_ends(nodes, children)), children
 
 
 @jax.jit
-def _advanced(task: Task, original: Original, config: Config, nodes: Nodes, children: Children, best: Best, edges, t):
-    parent, action, alive = edges
-    longer, complete, terminated = search.step(task, original, config, nodes, children, parent, action, alive, t)
-    return search.record(task, original, config, best, longer, complete, terminated), longer
+def _stepped(search: Search, best: Best, nodes: Nodes, children: Children, edges: Edges, t) -> tuple[Best, Nodes]:
+    longer = layers.step(search, nodes, children, edges, t)
+    return layers.record(search, best, longer), longer

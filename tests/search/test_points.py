@@ -47,17 +47,15 @@ def test_a_bound_holds_where_the_proof_is_given_no_steps():
     assert is_open
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    goal=st.sampled_from(["none", "reached", "at_least", "condition"]),
-    costs=st.sampled_from([{}, UNEVEN]),
-    lambda_policy=st.sampled_from([0.0, 0.5, 3.0]),
-    width=st.sampled_from([2, 64]),
+@pytest.mark.parametrize(
+    ("goal", "costs", "habit", "width"),
+    [("reached", {}, "regret", 64), ("none", UNEVEN, "link", 64), ("at_least", {}, "link", 2)],
 )
-def test_in_a_small_world_every_point_is_a_path_and_no_limit_is_too_low(seed, goal, costs, lambda_policy, width):
-    mdp = Mdp(seed)
-    task, num_distances = mdp.task(GOALS[goal]), 24
+@settings(max_examples=10, deadline=None)
+@given(half=st.integers(0, 2**31 - 1), lambda_policy=st.sampled_from([0.0, 0.5, 3.0]))
+def test_in_a_small_world_every_point_is_a_path_and_no_limit_is_too_low(goal, costs, habit, width, half, lambda_policy):
+    mdp = Mdp(2 * half + (habit == "link"))
+    task, num_distances = mdp.task(GOALS[goal]), 12
     config = pprjax.Config(lambda_policy=lambda_policy, habit=mdp.habit, **costs)
     originals = pprjax.Paths.from_lists(mdp.originals).padded_to(HORIZON + 3)
     found = search_points(task, originals, config, num_distances=num_distances, calls=0, width=width)
@@ -67,11 +65,10 @@ def test_in_a_small_world_every_point_is_a_path_and_no_limit_is_too_low(seed, go
             distance = int(edit(original, mdp.symbols[list(states)], costs))
             if mdp.meets(goal, states[-1], earned, original) and distance < num_distances:
                 truth[distance] = max(truth[distance], earned + lambda_policy * habits)
-        value = np.asarray(found.best.value)[b]
-        assert (value <= truth + 1e-4 + 1e-5 * np.abs(np.where(np.isfinite(truth), truth, 0))).all()
+        value, size = np.asarray(found.best.value)[b], 1e-4 + 1e-5 * np.abs(np.where(np.isfinite(truth), truth, 0))
+        assert (value <= truth + size).all()
         expected = np.maximum.accumulate(truth)
-        known = np.isfinite(found.limit[b])
         assert (found.limit[b] >= expected - 1e-4 - 1e-5 * np.abs(np.where(np.isfinite(expected), expected, 0))).all()
         if width == 64:  # nothing is dropped: all is proved, under either habit
-            assert (known | (expected == -np.inf)).all()
+            np.testing.assert_allclose(found.limit[b], expected, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(np.maximum.accumulate(value), expected, rtol=1e-4, atol=1e-4)
