@@ -1,13 +1,20 @@
-"""How fast is Mario: steps played by one emulator and by two, steps remembered, and steps of the exported table?
+"""How fast is Mario: steps played by one emulator and by two, steps remembered, and steps of the exported table? And
+how much memory does the command take?
 
 A step is four frames. Played: random games that nobody played before, 64 side by side. Remembered: 4,096 lanes of known
-steps in one jitted scan through the callback. Table: the same lanes, with no host behind them.
+steps in one jitted scan through the callback. Table: the same lanes, without the host. Memory: the largest resident
+size of `pprjax mario` as it stands, from nothing, in a process of its own, which takes minutes.
 """
 
 from __future__ import annotations
 
+import resource
+import subprocess
+import sys
+import tempfile
 import time
 from functools import partial
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -61,7 +68,17 @@ def rollouts(env, steps: int):
     return partial(run, jax.random.key(0))
 
 
+def command_peak() -> float:
+    """GiB that `pprjax mario` takes at most, both players trained in it."""
+    with tempfile.TemporaryDirectory() as name:
+        folders = ["--out", str(Path(name, "out")), "--cache", str(Path(name, "cache"))]
+        command = [sys.executable, "-m", "pprjax", "mario", *folders]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+
+
 def main() -> None:
+    peak = command_peak()
     alone, together = mario.MarioEnv(num_emulators=1), mario.MarioEnv(num_emulators=2)
     rates = np.array([[played(env, seed) for env in (alone, together)] for seed in range(ROUNDS)])
     one, two = np.median(rates, axis=0).tolist()
@@ -77,6 +94,7 @@ def main() -> None:
         {"steps/s": "exported table", "rate": tabled},
     ]
     table("Mario, steps of four frames", rows)
+    table("The command", [{"peak memory, GiB": peak}])
     finish(
         "mario",
         {
@@ -86,6 +104,7 @@ def main() -> None:
             "remembered_per_s": remembered,
             "table_per_s": tabled,
             "states": len(known.explorer),
+            "command_peak_gib": peak,
         },
     )
 

@@ -84,7 +84,7 @@ def simulate(game: Hopper, actions) -> list:
 
 def explored(**settings) -> MarioEnv:
     """The small game as Mario's world, every step of it taken."""
-    env = MarioEnv(**{"emulator": Hopper} | settings)
+    env = MarioEnv(**{"game": Hopper} | settings)
     nodes = np.arange(len(env.explorer))
     while nodes.size:
         known = len(env.explorer)

@@ -12,7 +12,7 @@ FOLDER = pathlib.Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 # What is smaller here than for a reader: notebook -> {parameter: value}. Its cell tagged "parameters" assigns them.
-SIZES: dict[str, dict[str, object]] = {}
+SIZES: dict[str, dict[str, object]] = {"03-mario": {"iterations": 2}}
 
 
 def assigned(source):

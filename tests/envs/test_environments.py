@@ -47,7 +47,7 @@ WORLDS = {
     "grid world with two moneys": lambda: GridWorld(["S$#F", "..H.", "$LL."], max_steps=12),
     "sequences": sequences,
     "sentences": lambda: sentences().env,
-    "Mario, a small game in place of the emulator": lambda: MarioEnv(emulator=Hopper, goal_x=200, max_steps=14),
+    "Mario, a small game in place of the emulator": lambda: MarioEnv(game=Hopper, goal_x=200, max_steps=14),
     "Mario's table": lambda: explored(goal_x=200, max_steps=14).explored(),
 }
 

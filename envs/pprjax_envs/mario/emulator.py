@@ -5,10 +5,11 @@ Needs the extra `mario` and Python 3.13: gym-super-mario-bros brings the emulato
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -35,6 +36,11 @@ TRACKERS = (
 )  # fmt: skip
 """What gym-super-mario-bros remembers in Python, and its snapshots leave out."""
 
+SNAPSHOT = 256 * 240 * 4 + 2**14
+"""Bytes of a snapshot: nes-py keeps the screen in it, four bytes a pixel, and the machine's memories. Python sees a
+pointer alone, so this is measured.
+"""
+
 RANDOM = slice(0x7A7, 0x7AE)
 """The game's pseudo-random register in RAM, shifted once a frame and so known from the frame's number. An emulator's
 frame can end while it is being shifted: two histories of one state then differ in it, and in nothing else, for a frame.
@@ -44,6 +50,17 @@ INSTALL = (
     "mario: needs Python 3.13 or newer and the emulator with its ROM, which `python3 -m pip install 'pprjax[mario]'` "
     "brings (gym-super-mario-bros 9.1 or newer)"
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Game:
+    """Which game is played, and how. Tables of unequal games are never mixed."""
+
+    stage: str = "1-1"  # world and stage
+    actions: tuple[str, ...] = ACTIONS  # the buttons that each action holds, joined by " + "; "" holds none
+    frame_skip: int = FRAME_SKIP  # frames that a step holds its buttons for, at least 1
+    pictures: bool = False  # a state has a grey picture, and states differ where their last `STACK` pictures do
+    rom: str = ""  # the SHA-256 of the ROM; "" where none is known
 
 
 class Facts(NamedTuple):
@@ -91,38 +108,27 @@ class Emulator(Protocol):
 
 
 class NESEmulator:
-    """Super Mario Bros. with one life: an action holds its buttons for `frame_skip` frames, or until the game is over.
+    """Super Mario Bros. with one life: an action holds its buttons for some frames, or until the game is over.
 
     The reward of a frame is clip(progress + time + death, -15, 15): pixels beyond the furthest so far, minus ticks of
     the clock, minus 25 for dying. A step earns the sum over its frames.
 
-    Args:
-        stage: world and stage, as "1-1".
-        actions: the buttons that each action holds, joined by " + "; "" holds none.
-        frame_skip: frames of a step, at least 1.
-        pictures: whether `facts` has a grey picture; states then differ where their last `STACK` pictures do.
-
     Raises:
-        ValueError: the extra `mario` is missing, or an argument is none of those possible.
+        ValueError: the extra `mario` is missing, or the game is none of those possible.
     """
 
-    def __init__(
-        self,
-        stage: str = "1-1",
-        actions: Sequence[str] = ACTIONS,
-        *,
-        frame_skip: int = FRAME_SKIP,
-        pictures: bool = False,
-    ):
-        world = _stage(stage)
-        self._buttons = [_buttons(action) for action in actions]
-        if not self._buttons or frame_skip < 1:
-            raise ValueError(f"actions, frame_skip: expected at least 1 of each, got {len(actions)} and {frame_skip}")
-        self._game: Any = _game(world)
-        self.frame_skip, self.pictures = frame_skip, pictures
+    def __init__(self, game: Game = Game()):
+        stage = _stage(game.stage)
+        self._buttons = [_buttons(action) for action in game.actions]
+        if not self._buttons or game.frame_skip < 1:
+            raise ValueError(
+                f"actions, frame_skip: expected at least 1 of each, got {len(game.actions)} and {game.frame_skip}"
+            )
+        self._game: Any = _game(stage)
+        self.frame_skip, self.pictures = game.frame_skip, game.pictures
         self.num_actions, self.num_features = len(self._buttons), NUM_FEATURES
         self._recent: tuple[bytes, ...] = ()  # of the last pictures, which an observation shows
-        self.snapshot_bytes = self._game.dump_state().__sizeof__() + 2**10
+        self.snapshot_bytes = SNAPSHOT
         self.start()
 
     def start(self) -> None:
@@ -219,13 +225,13 @@ def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
-def _game(world: tuple[int, int]) -> Any:
+def _game(stage: tuple[int, int]) -> Any:
     rom_hash()  # there is a ROM
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = importlib.import_module("gym_super_mario_bros.smb_env")
-            return module.SuperMarioBrosEnv(target=world)
+            return module.SuperMarioBrosEnv(target=stage)
     except ImportError as error:
         raise ValueError(INSTALL) from error
 

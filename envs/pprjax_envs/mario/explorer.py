@@ -216,48 +216,48 @@ class Explorer:
         for low in range(0, len(pairs), _BATCH):
             batch = pairs[low : low + _BATCH].tolist()
             found: list[_Found | None] = [None] * len(batch)
-            again: dict[int, Any] = {}
+            replayed: dict[int, Any] = {}
             queue = deque(enumerate(batch))
             workers = [
-                self._pool.submit(self._play, emulator, queue, found, again)
+                self._pool.submit(self._play, emulator, queue, found, replayed)
                 for emulator in self._emulators[: len(batch)]
             ]
             for worker in workers:
                 failure = worker.exception()
                 self._failure = self._failure or failure
-            self._snapshots |= again
-            self._used[list(again)] = self._clock
+            self._snapshots |= replayed
+            self._used[list(replayed)] = self._clock
             for (node, action), result in zip(batch, found, strict=True):
                 if result is not None:
                     self._link(node, action, result)
             self._trim()
 
-    def _play(self, emulator: Emulator, queue: deque, found: list, again: dict[int, Any]) -> None:
+    def _play(self, emulator: Emulator, queue: deque, found: list, replayed: dict[int, Any]) -> None:
         """Take steps from the queue until it is empty. Runs on a thread; the table does not change meanwhile."""
         while True:
             try:
                 i, (node, action) = queue.popleft()
             except IndexError:
                 return
-            self._go_to(emulator, node, again)
+            self._go_to(emulator, node, replayed)
             reward, coins = emulator.act(action)
             facts = emulator.facts()
             snapshot = None if facts.done else emulator.save()
             found[i] = _Found(emulator.key(), snapshot, facts, _packed(facts), reward, coins)
 
-    def _go_to(self, emulator: Emulator, node: int, again: dict[int, Any]) -> None:
-        """Bring the emulator to a node; `again` takes its snapshot where it had to be played again."""
+    def _go_to(self, emulator: Emulator, node: int, replayed: dict[int, Any]) -> None:
+        """Bring the emulator to a node; `replayed` takes its snapshot where it had to be played again."""
         way = [node]
-        while way[-1] not in self._snapshots and way[-1] not in again:
+        while way[-1] not in self._snapshots and way[-1] not in replayed:
             way.append(int(self._table.parent[way[-1]]))
         known = way.pop()
-        emulator.restore(self._snapshots[known] if known in self._snapshots else again[known])
+        emulator.restore(self._snapshots[known] if known in self._snapshots else replayed[known])
         for passed in reversed(way):
             emulator.act(int(self._table.parent_action[passed]))
             if emulator.key() != self._table.key[passed].tobytes():
                 raise RuntimeError(f"node {passed}: played again, the game went another way")
         if way:
-            again[node] = emulator.save()
+            replayed[node] = emulator.save()
 
     def _link(self, node: int, action: int, found: _Found) -> None:
         after = self._numbers.get(found.key)

@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 
 from pprjax.io import replacing
 from pprjax_envs.mario.emulator import NESEmulator
-from pprjax_envs.mario.table import TILE, MarioTable
+from pprjax_envs.mario.table import TILE, MarioTable, Play
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,22 +29,13 @@ MIDDLE = (8, 24)  # pixels from Mario's position, the left end of his sprite and
 def jump_share(
     world: MarioTable, probs: Float[np.ndarray, "S A"], jump: int = 1, *, width: int = TILE
 ) -> Float[np.ndarray, " bins"]:
-    """How likely a player is to take action `jump`, by position: the mean over its visits to each `width` pixels.
+    """How likely a player is to take action `jump`, by position: the mean over its visits to each `width` pixels,
+    as `MarioTable.visits` counts them.
 
-    Visits are exact: the distribution over states is carried forward step by step, over the steps that were explored.
     NaN where the player never is.
     """
-    nodes = world.nodes
-    steps = np.where(nodes.following >= 0, probs, 0.0)
-    total = steps.sum(1, keepdims=True)
-    steps = np.divide(steps, total, out=np.zeros_like(steps), where=total > 0)
-    visits, now = np.zeros(world.num_states), np.zeros(world.num_states)
-    now[0] = 1.0
-    for _ in range(int(world.default_params.max_steps_in_episode)):
-        visits += now * (total[:, 0] > 0)
-        moved = now[:, None] * steps
-        now = np.bincount(np.maximum(nodes.following, 0).ravel(), moved.ravel(), world.num_states)
-    return binned(nodes.x, visits, visits * probs[:, jump], width)
+    visits = world.visits(probs)
+    return binned(world.nodes.x, visits, visits * probs[:, jump], width)
 
 
 def path_share(
@@ -61,8 +52,27 @@ def binned(x, weight, value, width: int) -> Float[np.ndarray, " bins"]:
     return np.divide(above, below, out=np.full(len(below), np.nan), where=below > 1e-6)
 
 
+def strips(
+    world: MarioTable, probs: Mapping[str, Float[np.ndarray, "S A"]], plays: Mapping[str, Play]
+) -> dict[str, Float[np.ndarray, " bins"]]:
+    """The rows of `jumps`: of each player the probability of a jump, of its recourse the share of jumps that it makes.
+
+    Args:
+        probs: each player's policy over the explored part.
+        plays: what comes of each player's recourse.
+    """
+    rows = {}
+    for player, policy in probs.items():
+        play = plays[player]
+        rows[f"coin {player}: probability"] = jump_share(world, policy)
+        rows[f"recourse for the {player}: jumps made"] = path_share(play.x[:-1], play.actions)
+    return rows
+
+
 def jumps(rows: Mapping[str, Float[np.ndarray, " bins"]], *, width: int = TILE, coins: Sequence[int] = ()) -> Figure:
-    """Strips, one a row: the probability of jumping by position. Grey where a row never is.
+    """Strips, one a row: the share of jumps among actions, by position. Grey where a row never is.
+
+    A player's share is a probability, see `jump_share`; a path's is counted, see `path_share`.
 
     Args:
         coins: pixels at which a path took a coin, marked on top.
@@ -87,7 +97,7 @@ def jumps(rows: Mapping[str, Float[np.ndarray, " bins"]], *, width: int = TILE, 
     ax.set_ylim(len(rows), 0)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
-    figure.colorbar(image, ax=ax, label="probability of jumping", pad=0.01)
+    figure.colorbar(image, ax=ax, label="share of jumps", pad=0.01)
     return figure
 
 

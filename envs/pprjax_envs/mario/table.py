@@ -17,7 +17,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.io import replacing
 from pprjax.paths import Paths
+from pprjax_envs.mario.emulator import Game
 from pprjax_envs.mario.explorer import CLEARED, DEAD, DONE, ROOT, UNKNOWN, Nodes
+from pprjax_envs.mario.settings import GOAL_X
 from pprjax_envs.tabular import TabularMDP, TabularParams, TabularState
 
 FORMAT = 1
@@ -71,17 +73,6 @@ def as_play(nodes: Nodes, way: Sequence[int], actions: Sequence[int], symbols: s
         reward=nodes.reward[at[:-1], taken],
         dead=bool(nodes.flags[at[-1]] & DEAD),
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class Game:
-    """Which game a table is of: tables of unequal games are never mixed."""
-
-    rom: str  # its SHA-256
-    stage: str
-    actions: tuple[str, ...]
-    frame_skip: int
-    pictures: bool
 
 
 def canonical(nodes: Nodes) -> tuple[Nodes, Int[np.ndarray, " N"]]:
@@ -163,9 +154,9 @@ class TableParams(TabularParams):
 
 
 class MarioTable(TabularMDP):
-    """The explored part of the game: a finite deterministic world, with no emulator behind it.
+    """The explored part of the game: a finite deterministic world that needs no emulator.
 
-    A step that was never tried is not available. State i is node i in canonical order, without the nodes behind the
+    A step that was never tried is not available. State i is node i in canonical order, without the nodes beyond the
     goal. Reward, symbol and the goal as in `pprjax_envs.mario.MarioEnv`.
 
     Args:
@@ -180,14 +171,14 @@ class MarioTable(TabularMDP):
         self,
         nodes: Nodes,
         *,
-        goal_x: int = 460,
+        goal_x: int = GOAL_X,
         coin_reward: float = 0.0,
         max_steps: int = 90,
         symbols: str = "tile",
     ):
         ended = reached(nodes, goal_x) | (nodes.flags & DONE > 0)
         following = np.where(ended[:, None], UNKNOWN, nodes.following).astype(np.int32)
-        self.symbols = symbols
+        self.goal_x, self.symbols = goal_x, symbols
         self.nodes, _ = canonical(dataclasses.replace(nodes, following=following))
         at = self.nodes
         beyond = reached(at, goal_x)
@@ -222,6 +213,24 @@ class MarioTable(TabularMDP):
     def features(self) -> Float[np.ndarray, "S F"]:
         """What `MarioEnv` observes in each state."""
         return self.nodes.features
+
+    def visits(self, probs: Float[np.ndarray, "S A"]) -> Float[np.ndarray, " S"]:
+        """How often, on average, a game by this policy acts in each state, over the steps that were explored.
+
+        Exact: the distribution over states is carried forward step by step. Steps that were never tried are left out,
+        and the others keep their proportions.
+        """
+        following = self.nodes.following
+        steps = np.where(following >= 0, probs, 0.0)
+        total = steps.sum(1, keepdims=True)
+        steps = np.divide(steps, total, out=np.zeros_like(steps), where=total > 0)
+        visits, now = np.zeros(self.num_states), np.zeros(self.num_states)
+        now[ROOT] = 1.0
+        for _ in range(int(self.default_params.max_steps_in_episode)):
+            visits += now * (total[:, 0] > 0)
+            moved = now[:, None] * steps
+            now = np.bincount(np.maximum(following, 0).ravel(), moved.ravel(), self.num_states)
+        return visits
 
 
 def reached(at: Any, goal_x: Any) -> Any:

@@ -1,19 +1,19 @@
-"""MarioEnv: Super Mario Bros. as a pure function, with an emulator on the host behind it.
+"""MarioEnv: Super Mario Bros. as a pure function; an emulator on the host plays what is new.
 
 After the Mario experiment of Personalized Path Recourse (arXiv 2312.08724): always walking right ends in the first
 enemy; how would a player who likes coins have got past, and how one who avoids them?
 
-    from pprjax_envs.mario.command import SETTINGS
-
     env = mario.MarioEnv()
-    task = mario.task(env, mario.trained(env, "seeker")[0])
-    found = pprjax.recourse(task, mario.always_right(env), SETTINGS, method="learn", key=jax.random.key(0))
+    task = mario.task(env, mario.agents.trained(env, "seeker")[0])
+    found = pprjax.recourse(task, mario.always_right(env), mario.SETTINGS, method="learn", key=jax.random.key(0))
     env.check()
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -28,12 +28,10 @@ from pprjax.paths import Paths
 from pprjax.policy import Policy
 from pprjax.task import Task
 from pprjax_envs.mario import table as mario_table
-from pprjax_envs.mario.emulator import ACTIONS, FRAME_SKIP, SIDE, STACK, Emulator, NESEmulator, rom_hash
+from pprjax_envs.mario.emulator import SIDE, STACK, Emulator, Game, NESEmulator, rom_hash
 from pprjax_envs.mario.explorer import DONE, MEMORY, ROOT, Explorer, Step
-from pprjax_envs.mario.table import SYMBOLS, Game, MarioTable, Play, as_play, symbol
-
-GOAL_X = 460
-"""Pixels: alive beyond here, past the first enemy and over the first pipe."""
+from pprjax_envs.mario.settings import GOAL_X, steps_for
+from pprjax_envs.mario.table import SYMBOLS, MarioTable, Play, as_play, symbol
 
 VIEWS = ("features", "pixels")
 
@@ -63,9 +61,7 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
     step's info has status 1, the path ends there, and `check` raises it.
 
     Args:
-        stage: world and stage, as "1-1".
-        actions: the buttons that each action holds, joined by " + ".
-        frame_skip: frames of a step.
+        game: the stage, the actions and the frames of a step; or a function that makes an emulator of another game.
         goal_x: pixels; a path ends where Mario is alive beyond it.
         max_steps: the largest number of actions of a path; default 14 and one for six pixels of goal_x.
         symbols: what the edit distance compares: "tile" column and height, the "column" alone, or the "pixel".
@@ -73,7 +69,6 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
         num_emulators: threads that play what is not remembered.
         memory: bytes that snapshots of the game may take.
         table: a file that `save` wrote, of this very game: what is remembered from the start.
-        emulator: makes an emulator of another game, in place of stage, actions and frame_skip.
 
     Raises:
         ValueError: the emulator is not installed, an argument is none of those possible, or the table is of another
@@ -82,10 +77,8 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
 
     def __init__(
         self,
-        stage: str = "1-1",
-        actions: Sequence[str] = ACTIONS,
+        game: Game | Callable[[], Emulator] = Game(),
         *,
-        frame_skip: int = FRAME_SKIP,
         goal_x: int = GOAL_X,
         max_steps: int | None = None,
         symbols: str = "tile",
@@ -93,7 +86,6 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
         num_emulators: int = 2,
         memory: int = MEMORY,
         table: Any = None,
-        emulator: Any = None,
     ):
         for name, value, choices in (("symbols", symbols, SYMBOLS), ("view", view, VIEWS)):
             if value not in choices:
@@ -103,11 +95,11 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
             raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
         self.symbols, self.view = symbols, view
         pictures = view == "pixels"
-        self.game = Game("" if emulator else rom_hash(), stage, tuple(actions), frame_skip, pictures)
-
-        def make() -> Emulator:
-            return emulator() if emulator else NESEmulator(stage, actions, frame_skip=frame_skip, pictures=pictures)
-
+        if isinstance(game, Game):
+            self.game = dataclasses.replace(game, actions=tuple(game.actions), pictures=pictures, rom=rom_hash())
+            make = partial(NESEmulator, self.game)
+        else:
+            self.game, make = Game(pictures=pictures), game
         known = None if table is None else mario_table.load(table, self.game)[0]
         self.explorer = Explorer(make, num_emulators=num_emulators, memory=memory, known=known)
         self._params = MarioParams(max_steps_in_episode=max_steps, goal_x=goal_x)
@@ -222,11 +214,6 @@ def _ended(state: MarioState, params: MarioParams) -> Bool[Array, ""]:
 def always_right(env: MarioEnv | MarioTable) -> Paths:
     """The original: action 0 until the game is done, for max_steps at most."""
     return env.play([0] * int(env.default_params.max_steps_in_episode)).path
-
-
-def steps_for(goal_x: int) -> int:
-    """Room enough to get beyond goal_x: walking takes a step for seven pixels or eight."""
-    return 14 + goal_x // 6
 
 
 def task(env: MarioEnv | MarioTable, policy: Policy, *, goal: Goal | None = reached) -> Task:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from pprjax_envs.mario import figures as mario_figures
 from pprjax_envs.mario import table as mario_table
 from pprjax_envs.mario.emulator import QUESTION_BLOCKS, NESEmulator, rom_hash
 
-pytest.importorskip("gym_super_mario_bros", reason="the extra `mario` is not installed, or Python is below 3.13")
+pytest.importorskip("gym_super_mario_bros", reason="the emulator needs Python 3.13")
 
 
 def plan(text):
@@ -191,6 +192,45 @@ def test_neither_order_nor_memory_nor_threads_change_what_is_found():
         env.close()
 
 
+RESIDENT = """
+import sys
+import numpy as np
+from pprjax_envs.mario.emulator import NESEmulator
+from pprjax_envs.mario.explorer import Explorer
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+emulator = NESEmulator()
+before = resident()
+kept = [emulator.save() for _ in range(300)]
+print((resident() - before) / 300, emulator.snapshot_bytes)
+kept.clear()
+
+explorer = Explorer(NESEmulator, memory=int(sys.argv[1]))
+before, rng = resident(), np.random.default_rng(0)
+while len(explorer) < 400:
+    node = np.zeros(1, int)
+    for action in rng.integers(0, 2, 40):
+        node = explorer.step(node, np.array([action])).node
+        assert explorer.snapshot_bytes <= int(sys.argv[1])
+explorer.check()
+print(resident() - before, explorer.snapshot_bytes)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
+def test_snapshots_are_counted_at_what_they_take():
+    """What the process grows by, and not what Python sees, which is a pointer."""
+    memory = 40 * 2**20  # the snapshots of 160 states; 400 or more are found
+    done = subprocess.run([sys.executable, "-c", RESIDENT, str(memory)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (taken, counted), (grown, held) = (map(float, line.split()) for line in done.stdout.splitlines())
+    assert taken == pytest.approx(counted, rel=0.05)
+    assert 0 < held <= memory
+    assert grown <= 1.25 * memory
+
+
 def test_merged_states_go_on_alike(emulator, env):
     for play in games(10, 30, 1):
         env.play(play.tolist())
@@ -224,7 +264,7 @@ def test_a_saved_table_knows_its_rom_and_holds_no_part_of_it(env, tmp_path):
     assert again.explorer.played == 2
     again.close()
     with pytest.raises(ValueError, match="table: expected frame_skip 3 and not 4"):
-        mario.MarioEnv(frame_skip=3, table=tmp_path / "explored.npz")
+        mario.MarioEnv(mario.Game(frame_skip=3), table=tmp_path / "explored.npz")
     assert {name for name in np.load(tmp_path / "explored.npz")} == {"about", *nodes.arrays()}
 
 
@@ -275,7 +315,7 @@ def test_the_level_is_put_together_of_screens_and_filmed(emulator, tmp_path):
 )
 def test_a_mistake_is_named(settings, message):
     with pytest.raises(ValueError) as error:
-        mario.MarioEnv(**settings)
+        mario.MarioEnv(mario.Game(**settings))
     assert message in str(error.value)
 
 
@@ -306,6 +346,8 @@ def test_the_whole_experiment_holds_what_the_paper_says(tmp_path):
         assert found["x"] > 460
         assert found["reward"] <= best["reward"] + 1e-2
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    for player, row in summary["kl"].items():
+    for player, row in summary["path_cross_entropy"].items():
         assert min(row, key=row.get) == player
+    for player, row in summary["policy_kl"].items():
+        assert row.pop(player) == 0 and min(row.values()) > 0
     print(f"{time.perf_counter() - started:.0f} s")

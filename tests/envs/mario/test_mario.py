@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mario_fake import COINS, FLAG, PIT, Hopper, explored, simulate
 from pprjax_envs import mario
 from pprjax_envs.mario import agents as mario_agents
-from pprjax_envs.mario import command
+from pprjax_envs.mario import double_dqn, experiment
 from pprjax_envs.mario import emulator as mario_emulator
 from pprjax_envs.mario import explorer as mario_explorer
 from pprjax_envs.mario import figures as mario_figures
@@ -25,11 +25,12 @@ from pprjax.cli import main
 
 GOAL_X, STEPS = 200, 14
 BOTH_COINS = [0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0]  # and over the pit
+NO_COINS = [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]  # over the pit alone
 plans = st.lists(st.integers(0, 1), max_size=STEPS + 2)
 
 
 def small(**settings):
-    return {"emulator": Hopper, "goal_x": GOAL_X, "max_steps": STEPS} | settings
+    return {"game": Hopper, "goal_x": GOAL_X, "max_steps": STEPS} | settings
 
 
 def world(**settings):
@@ -66,7 +67,7 @@ def steps_of():
 
 @pytest.mark.parametrize("memory", [0, 4])
 def test_a_step_is_what_the_game_does(steps_of, memory):
-    env = world(emulator=lambda: Hopper(memory))
+    env = world(game=lambda: Hopper(memory))
     follow = steps_of(env)
     rng = np.random.default_rng(0)
     for _ in range(3):
@@ -84,11 +85,11 @@ def test_a_step_is_what_the_game_does(steps_of, memory):
             assert (symbol[lane] // 32 == x[lane] // 16).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(plans, min_size=1, max_size=8), st.sampled_from([0, 3]), st.integers(1, 3), st.randoms())
 def test_what_is_found_does_not_depend_on_the_order(found, memory, num_emulators, random):
     """Plans played one after another, and the same ones in another order, all at once, by several emulators."""
-    envs = [world(emulator=lambda: Hopper(memory), num_emulators=n) for n in (1, num_emulators)]
+    envs = [world(game=lambda: Hopper(memory), num_emulators=n) for n in (1, num_emulators)]
     for plan in found:
         envs[0].play(plan)
     shuffled = random.sample(found, len(found))
@@ -122,8 +123,8 @@ def test_equal_states_are_one_node_and_only_equal_ones(known):
 
 
 def test_memory_stays_within_its_bound_over_many_games(monkeypatch):
-    games, lanes, memory = 50_000, 1000, 250_000
-    env = world(emulator=lambda: Hopper(memory=9), memory=memory)
+    games, lanes, memory = 5_000, 500, 250_000
+    env = world(game=lambda: Hopper(memory=9), memory=memory)
     most, trim = [], mario_explorer.Explorer._trim
 
     def watched(self):
@@ -148,7 +149,7 @@ def test_memory_stays_within_its_bound_over_many_games(monkeypatch):
 
 
 def test_what_the_host_raises_ends_the_path_and_is_raised_outside(steps_of):
-    env = world(emulator=lambda: Hopper(breaks_at=128))
+    env = world(game=lambda: Hopper(breaks_at=128))
     plans = np.array([[0] * 10, [0, 0, 0, 0, 0, 1, 0, 0, 0, 0]])  # into the pit, and over it
     x, reward, terminated, status, _ = steps_of(env)(plans)
     assert status.tolist() == [[0] * 10, [0] * 8 + [1, 1]]
@@ -168,7 +169,7 @@ def test_a_game_that_is_not_deterministic_is_found_out():
                 self.state = (self.state[0] + 1, *self.state[1:])
             return result
 
-    env = world(emulator=Fickle, memory=1, num_emulators=1)
+    env = world(game=Fickle, memory=1, num_emulators=1)
     rng = np.random.default_rng(0)
     with pytest.raises(RuntimeError, match="another way"):
         for _ in range(100):
@@ -232,9 +233,9 @@ def test_symbols_say_where_mario_is(kind):
 
 
 def test_a_table_is_saved_and_goes_on_where_it_was(tmp_path):
-    env = explored(**small(emulator=lambda: Hopper(3)))
+    env = explored(**small(game=lambda: Hopper(3)))
     env.save(tmp_path / "explored.npz")
-    again = world(emulator=lambda: Hopper(3), table=tmp_path / "explored.npz")
+    again = world(game=lambda: Hopper(3), table=tmp_path / "explored.npz")
     assert len(again.explorer) == len(env.explorer)
     plan = BOTH_COINS
     for name, value in dataclasses.asdict(env.play(plan)).items():
@@ -244,14 +245,14 @@ def test_a_table_is_saved_and_goes_on_where_it_was(tmp_path):
 
 
 def test_half_a_table_is_completed_by_playing_its_ways_again(tmp_path):
-    env = world(emulator=lambda: Hopper(3))
+    env = world(game=lambda: Hopper(3))
     rng = np.random.default_rng(0)
     for _ in range(20):
         env.play(rng.integers(0, 2, 6).tolist())
     env.save(tmp_path / "half.npz")
-    whole = explored(**small(emulator=lambda: Hopper(3), table=tmp_path / "half.npz"))
+    whole = explored(**small(game=lambda: Hopper(3), table=tmp_path / "half.npz"))
     whole.check()
-    direct = explored(**small(emulator=lambda: Hopper(3)))
+    direct = explored(**small(game=lambda: Hopper(3)))
     one, other = (mario_table.canonical(e.explorer.nodes)[0].arrays() for e in (whole, direct))
     for name in one.keys() - {"parent", "parent_action"}:
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
@@ -280,7 +281,7 @@ def test_another_start_is_another_game(tmp_path):
 
     world().save(tmp_path / "explored.npz")
     with pytest.raises(ValueError, match="known: expected nodes of the same game"):
-        world(emulator=Later, table=tmp_path / "explored.npz")
+        world(game=Later, table=tmp_path / "explored.npz")
 
 
 @pytest.fixture(scope="module")
@@ -323,7 +324,7 @@ def test_the_bound_is_the_best_of_all_games_there_are(known, players, player):
     _, table = known
     task = mario.task(table, players[player])
     originals = mario.always_right(table)
-    config = command.SETTINGS
+    config = mario.SETTINGS
     best = pprjax.exact(task, originals, config)
     values = scored(task, config, originals.to_lists()[0])
     assert best.reward[0] == pytest.approx(values.max(), rel=1e-5)
@@ -367,8 +368,8 @@ def test_the_learner_finds_the_bound_through_the_callback(known, players):
     """The grid world's learner, unchanged, on the game behind the callback."""
     env, table = known
     row = {key.tobytes(): i for i, key in enumerate(table.nodes.key)}
-    rows = [row.get(key.tobytes(), -1) for key in env.explorer.nodes.key]  # states behind the goal play no part
-    config = command.SETTINGS.replace(iterations=20, num_paths=16, num_best=4, updates=2, batch_size=32, width=32)
+    rows = [row.get(key.tobytes(), -1) for key in env.explorer.nodes.key]  # states beyond the goal play no part
+    config = mario.SETTINGS.replace(iterations=20, num_paths=16, num_best=4, updates=2, batch_size=32, width=32)
     for policy in players.values():
         task = mario.task(env, ByNode(policy.probs[np.array(rows)]))
         originals = mario.always_right(env)
@@ -413,7 +414,7 @@ def test_the_network_of_pictures_is_the_tutorials():
 @pytest.mark.parametrize("view", ["features", pytest.param("pixels", marks=pytest.mark.slow)])
 def test_a_player_does_not_depend_on_what_others_explored(view):
     training = mario_agents.Training(rounds=2, num_paths=2, updates=20, batch_size=8)
-    game = dict(emulator=lambda: Hopper(6, pictures=view == "pixels"), view=view)
+    game = dict(game=lambda: Hopper(6, pictures=view == "pixels"), view=view)
     new, used = world(**game), explored(**small(**game))
     policies = [mario_agents.train(env, "dodger", training) for env in (new, used)]
     assert len(new.explorer) < len(used.explorer)
@@ -423,23 +424,23 @@ def test_a_player_does_not_depend_on_what_others_explored(view):
 
 @pytest.mark.slow
 def test_a_player_who_sees_pictures_is_trained_by_the_same_double_dqn():
-    env = world(emulator=lambda: Hopper(6, pictures=True), view="pixels")
+    env = world(game=lambda: Hopper(6, pictures=True), view="pixels")
     training = mario_agents.Training(rounds=1, num_paths=8, updates=2, batch_size=16)
     before = mario_agents.untrained(env, training)
     policy = mario_agents.train(env, "seeker", training)
     table = env.explored()
     everything = [(int(n), int(a)) for n, a in np.argwhere(env.explorer.nodes.following >= 0)]
-    steps = mario_agents.steps_of(env.explorer.nodes, everything, 100.0, GOAL_X)
+    steps = double_dqn.steps_of(env.explorer.nodes, everything, 100.0, GOAL_X)
     assert len(env.explorer) == len(env.explorer.nodes.pictures)
 
     def error(params):
         at = jnp.arange(min(int(steps.count), 64))
-        tuples = mario_agents._tuples(steps, at)
+        tuples = double_dqn._tuples(steps, at)
         values = jax.vmap(policy.network.apply, (None, 0, 0, 0, 0))(
             params, tuples.observation_tm1, tuples.position_tm1, tuples.time_tm1, tuples.action_tm1
         )
         last = tuples.to_go == 0  # of these the value is the reward
-        return float(jnp.sum(last * jnp.abs(values - mario_agents.SCALE * tuples.reward_t)))
+        return float(jnp.sum(last * jnp.abs(values - double_dqn.SCALE * tuples.reward_t)))
 
     assert error(policy.params) < error(before.params)
     probs = np.asarray(policy.table(table).probs)
@@ -563,7 +564,7 @@ class Even:
     def step(self, carry, state): return carry, jax.numpy.log(jax.numpy.full(2, 0.5))
 jax.tree_util.register_static(Even)
 
-env = mario.MarioEnv(emulator=lambda: Hopper(12), goal_x=200, max_steps=14, memory=200_000)
+env = mario.MarioEnv(game=lambda: Hopper(12), goal_x=200, max_steps=14, memory=200_000)
 path = jax.tree.map(jax.numpy.asarray, mario.always_right(env))
 task = Task(env, Even())
 def run(number):
@@ -610,14 +611,49 @@ def test_the_command_explains_its_options(capsys):
         assert option in shown
 
 
-def test_the_kl_of_a_path_is_the_mean_over_its_states(known, players):
+def test_the_cross_entropy_of_a_path_is_the_mean_over_its_states(known, players):
     _, table = known
     play = table.play(BOTH_COINS)
-    divergence = command.kl_table(table, {**players}, {"original": table.play([0] * 9), "seeker": play, "dodger": play})
-    states = list(itertools.accumulate(play.actions, lambda s, a: int(table.nodes.following[s, a]), initial=0))[:-1]
-    for player, policy in players.items():
-        probs = np.asarray(policy.probs)[states, play.actions]
-        assert divergence["seeker"][player] == pytest.approx(-np.log(probs).mean(), rel=1e-5)
+    plays = {"original": table.play([0] * 9), "seeker": play, "dodger": table.play(NO_COINS)}
+    found = experiment.path_cross_entropy(table, players, plays)
+    for recourse in ("seeker", "dodger"):
+        actions = plays[recourse].actions
+        states = list(itertools.accumulate(actions, lambda s, a: int(table.nodes.following[s, a]), initial=0))[:-1]
+        for player, policy in players.items():
+            probs = np.asarray(policy.probs)[states, actions]
+            assert found[recourse][player] == pytest.approx(-np.log(probs).mean(), rel=1e-5)
+
+
+def test_the_kl_of_policies_is_the_mean_over_all_games(known, players):
+    """Of each game that there is: its probability, and log P / Q of all that is done in it."""
+    _, table = known
+    mine, other = (np.asarray(players[player].probs, float) for player in ("seeker", "dodger"))
+    chances, steps, divergence = 0.0, 0.0, 0.0
+    for plan in all_plans():
+        way = list(itertools.accumulate(plan, lambda s, a: int(table.nodes.following[s, a]), initial=0))[:-1]
+        chance = mine[way, list(plan)].prod()
+        chances += chance
+        steps += chance * len(plan)
+        divergence += chance * np.log(mine[way, list(plan)] / other[way, list(plan)]).sum()
+    assert chances == pytest.approx(1)
+    found = experiment.policy_kl(table, players)
+    assert found["seeker"]["dodger"] == pytest.approx(divergence / steps, rel=1e-4)
+    assert found["seeker"]["seeker"] == found["dodger"]["dodger"] == 0
+    assert found["dodger"]["seeker"] > 0
+
+
+def test_the_rows_of_the_strips_say_what_they_are(known, players):
+    _, table = known
+    plays = {"seeker": table.play(BOTH_COINS), "dodger": table.play(NO_COINS)}
+    probs = {player: np.asarray(policy.probs) for player, policy in players.items()}
+    rows = mario_figures.strips(table, probs, plays)
+    assert list(rows) == [
+        "coin seeker: probability", "recourse for the seeker: jumps made",
+        "coin dodger: probability", "recourse for the dodger: jumps made",
+    ]  # fmt: skip
+    np.testing.assert_array_equal(rows["coin dodger: probability"], mario_figures.jump_share(table, probs["dodger"]))
+    made = rows["recourse for the seeker: jumps made"]
+    np.testing.assert_array_equal(np.flatnonzero(made == 1), [i for i, a in enumerate(BOTH_COINS) if a])
 
 
 def test_the_flag_ends_a_path_where_there_is_no_goal_before():
