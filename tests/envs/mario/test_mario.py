@@ -1,6 +1,7 @@
 """Mario's world without the emulator: what is remembered of a game, its table, its players, its figures."""
 
 import dataclasses
+import functools
 import itertools
 import subprocess
 import sys
@@ -331,6 +332,7 @@ def test_the_bound_is_the_best_of_all_games_there_are(known, players, player):
     assert table.play(best.paths.actions_to_lists()[0]).coins.sum() == (2 if player == "seeker" else 0)
 
 
+@functools.cache
 def all_plans():
     """The different ways to play, up to where they end."""
     ways, frontier = [], [()]
@@ -523,8 +525,10 @@ def test_figures_are_drawn_without_the_game(known, players, tmp_path):
 @given(st.integers(84, 260), st.integers(84, 260), st.integers(0, 2**32 - 1))
 def test_a_shrunk_picture_has_the_means_of_what_its_pixels_cover(height, width, seed):
     grey = np.random.default_rng(seed).integers(0, 256, (height, width), np.uint8)
-    fine = np.repeat(np.repeat(grey, 84, 0), 84, 1)  # every pixel of either picture is a block of these
-    wanted = fine.reshape(84, height, 84, width).mean((1, 3))
+    wanted = grey.astype(float)
+    for axis, size in ((0, height), (1, width)):  # every row of either picture is some of these, and every column
+        fine = np.moveaxis(np.repeat(wanted, 84, axis), axis, 0)
+        wanted = np.moveaxis(fine.reshape(84, size, -1).mean(1), 0, axis)
     np.testing.assert_allclose(mario_emulator.shrink(grey), wanted, atol=0.51)
 
 
