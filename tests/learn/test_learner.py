@@ -11,9 +11,10 @@ from pprjax_envs import TabularMDP
 
 from pprjax.config import Config
 from pprjax.goals import reached
-from pprjax.learn import learner
+from pprjax.learn import exploration, learner
 from pprjax.learn.networks import QNetwork
 from pprjax.learn.replay import Tuples
+from pprjax.paths import PAD
 from pprjax.policy import TablePolicy
 from pprjax.rollout import trace
 from pprjax.task import Task
@@ -255,3 +256,64 @@ def test_the_better_path_meets_the_goal_and_then_earns_more():
         both = jax.tree.map(lambda *x: jnp.stack(x), one, other)
         assert leaves_equal(learner.best_of(both), (one, other)[wins])
     assert learner.better(path(True, 1, mark=1), path(True, 1, mark=2)).num_actions == 1
+
+
+def test_of_two_that_miss_the_one_that_breaks_less_is_better():
+    blank = replace(steps("mended")[0][0].best, violations=jnp.int32(0))
+
+    def path(violations, reward, met=False):
+        return replace(
+            blank, met=jnp.bool_(met), reward=jnp.float32(reward), violations=jnp.int32(violations)
+        )  # fmt: skip
+
+    for one, other, wins in (
+        (path(2, 9), path(1, -9), 1),
+        (path(1, -9), path(2, 9), 0),
+        (path(1, 1), path(1, 2), 1),
+        (path(0, -9, met=True), path(0, 9), 0),
+    ):
+        assert leaves_equal(learner.better(one, other), (one, other)[wins])
+        both = jax.tree.map(lambda *x: jnp.stack(x), one, other)
+        assert leaves_equal(learner.best_of(both), (one, other)[wins])
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_rewards_are_scaled_by_the_first_iteration_and_by_no_other(name):
+    states, lanes, _ = steps(name, 2)
+    assert states[1].scale == pytest.approx(learner.RETURN_SCALE / np.abs(lanes[0].reward).mean(), rel=1e-5)
+    assert np.abs(lanes[1].reward).mean() != pytest.approx(np.abs(lanes[0].reward).mean(), rel=1e-3)
+    assert states[2].scale == states[1].scale
+
+
+def test_the_step_size_falls_over_the_second_half_to_a_twentieth():
+    config = SMALL.replace(iterations=40, learning_rate=0.2)
+    sizes = [float(learner.learning_rate(config, jnp.int32(i))) for i in (0, 10, 20, 30, 39, 60)]
+    assert sizes == pytest.approx([0.2, 0.2, 0.2, 0.1, 0.01, 0.01])
+
+
+def test_the_greedy_path_takes_the_best_action_everywhere():
+    state = steps("mended")[0][1]
+    greedy, _ = jax.jit(partial(learner.harvest, TASK, ORIGINAL))(SMALL, state, jax.random.key(3))
+    net = learner.network(TASK, SMALL, ORIGINAL)
+    assert greedy.num_actions > 1
+    for t in range(int(greedy.num_actions)):
+        q = np.asarray(net.apply(state.params, *map(jnp.int32, (greedy.observations[t], greedy.positions[t], t))))
+        assert greedy.actions[t] == np.argmax(np.where(greedy.available[t], q, -np.inf))
+
+
+@pytest.mark.parametrize("action", range(2))
+def test_a_greedy_lane_takes_the_action_with_the_largest_bonus(action):
+    state = steps("mended")[0][1]
+    bonus = jnp.zeros(state.counts.shape).at[:, action].set(1e9)
+    lanes = _greedy(state, bonus)
+    taken = np.asarray(lanes.actions)
+    able = np.asarray(lanes.available)[:, :-1, action] & (taken >= 0)
+    assert able.any()
+    assert (taken[able] == action).all()
+
+
+@jax.jit
+def _greedy(state, bonus):
+    lanes = exploration.behaviours(SMALL, jax.random.key(0), *[jnp.full(T, PAD)] * 2, 0.0, 0)
+    lanes = replace(lanes, forced=jnp.full_like(lanes.forced, PAD), explore=jnp.zeros_like(lanes.explore))
+    return learner.sample_paths(TASK, ORIGINAL, SMALL, state, lanes, jax.random.key(1), bonus)

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from trajectories import trajectories
 
 from pprjax.learn import replay
 from pprjax.paths import PAD
-from pprjax.rollout import Trajectory
 
 T, A, K, MEMORY = 4, 2, 3, 2
 LENGTHS = np.array([[4, 2, 3], [1, 4, 2], [3, 3, 1]])  # actions of the K paths of three iterations
@@ -19,24 +19,15 @@ def paths(iteration, lengths=None):
     k = len(lengths)
     code = 100 * iteration + 10 * np.arange(k)[:, None] + np.arange(T + 1)
     taken = np.arange(T) < lengths[:, None]
-    zeros = jnp.zeros(k)
-    return Trajectory(
-        symbols=jnp.asarray(code),
-        actions=jnp.asarray(np.where(taken, code[:, :T] % A, PAD)),
-        observations=jnp.asarray(1000 + code),
-        available=jnp.asarray((code[..., None] + np.arange(A)) % 2 == 0),
-        rows=jnp.zeros((k, T), jnp.int32),
-        positions=jnp.asarray(2000 + code),
-        rewards=jnp.asarray(np.where(taken, code[:, :T], 0.0), jnp.float32),
-        num_actions=jnp.asarray(lengths),
-        terminated=zeros > 0,
-        reached=zeros > 0,
-        met=jnp.arange(k) != 1,
-        reward_goal=zeros,
-        reward_policy=zeros,
-        log_prob=zeros,
-        distance=zeros,
-        reward=zeros,
+    return trajectories(
+        symbols=code,
+        actions=np.where(taken, code[:, :T] % A, PAD),
+        observations=1000 + code,
+        available=(code[..., None] + np.arange(A)) % 2 == 0,
+        positions=2000 + code,
+        rewards=np.where(taken, code[:, :T], 0.0).astype(np.float32),
+        num_actions=lengths,
+        met=np.arange(k) != 1,
     )
 
 
