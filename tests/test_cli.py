@@ -24,7 +24,7 @@ import sys
 from pprjax.cli import main
 assert main(["--help"]) == main([]) == main(["--version"]) == 0
 assert main(["gridword"]) == 2
-heavy = {"jax", "rlax", "gymnax", "polars", "matplotlib"} & set(sys.modules)
+heavy = {"jax", "gymnax", "polars", "matplotlib"} & set(sys.modules)
 assert not heavy, heavy
 """
 

@@ -9,7 +9,6 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import optax
-import rlax
 from flax import struct
 from jaxtyping import Array, Float, Int
 
@@ -264,7 +263,7 @@ def td_error(
     q_t = jnp.where(last[:, None], 0.0, following(target_params))
     chosen = jnp.argmax(jnp.where(last[:, None], 0.0, following(params)) if double else q_t, axis=-1)
     v_t = jnp.take_along_axis(q_t, chosen[:, None], axis=-1)[:, 0]
-    return jnp.asarray(jax.vmap(rlax.td_learning)(q_tm1, scale * reward, discount, v_t))
+    return scale * reward + discount * v_t - q_tm1
 
 
 def learning_rate(config: Config, iteration: Int[Array, ""]) -> Float[Array, ""]:
@@ -298,7 +297,7 @@ def _update(
             scale=state.scale,
             penalty=miss_penalty(state),
         )
-        return jnp.mean(tuples.weight * rlax.huber_loss(error)), error
+        return jnp.mean(tuples.weight * optax.huber_loss(error)), error
 
     (value, error), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
     direction, optimizer = optax.scale_by_adam().update(gradient, state.optimizer)

@@ -34,7 +34,7 @@ class Replay:
 
 @struct.dataclass
 class Tuples:
-    """M transitions; `tm1` is before the action, `t` after it, as in rlax."""
+    """M transitions; `tm1` is before the action, `t` after it."""
 
     observation_tm1: jax.Array
     position_tm1: jax.Array

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import rlax
 from flax import struct
 from jaxtyping import Array, Float, Int
 
@@ -141,7 +140,7 @@ def _fit(network: Any, params: Any, steps: Steps, training: Training, key: jax.A
                 scale=SCALE,
                 penalty=0.0,
             )
-            return jnp.mean(rlax.huber_loss(error))
+            return jnp.mean(optax.huber_loss(error))
 
         direction, optimizer = adam.update(jax.grad(loss)(params), optimizer)
         params = jax.tree.map(lambda p, u: p - rate * u, params, direction)
