@@ -1,0 +1,140 @@
+"""Finite worlds and originals as a planner over a path's own steps sees them: tables in which every path goes on."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from pprjax.certify.tables import UNAVAILABLE, tabulate
+from pprjax.paths import PAD, Paths
+from pprjax.policy import TablePolicy
+from pprjax.rollout import trace
+from pprjax.task import Task
+
+
+@struct.dataclass
+class PlanningWorld:
+    """A finite world of N states in which every path goes on: where it would stop, it stays and earns nothing.
+
+    One of the first two is None.
+    """
+
+    following: Any  # int32[A, N], where actions lead
+    transition: Any  # float[A, N, N], P(s' | s, a)
+    reward: Any  # float[A, N], -inf where an action is not available
+    ended: Any  # bool[N], the world ends a path here
+    stops: Any  # bool[N], it ends, or no action is available
+    symbol: Any  # int32[N]
+    state_id: Any  # int32[N]
+    states: Any  # stacked: leaves of [N, ...]
+    num_states: int = struct.field(pytree_node=False)  # of the task, those that can't be reached included
+
+
+@struct.dataclass
+class Observed:
+    """B originals as the world sees them, over T steps. PAD behind the end, and everywhere where not valid."""
+
+    states: Any  # int32[B, T + 1], in [0, N)
+    actions: Any  # int32[B, T]
+    valid: Any  # bool[B]
+    symbols: Any  # int32[B, T + 1]
+
+
+def deterministic_world(task: Task) -> PlanningWorld:
+    if task.num_states is None:
+        raise ValueError("task.env: expected a finite world, one with `state_id` and `num_states`")
+    # P_A has no part in this, so that it may well remember the path
+    uniform = TablePolicy(jnp.full((task.num_states, task.num_actions), 1.0 / task.num_actions))
+    tables = tabulate(task.replace(policy=uniform))
+    following, usable = tables.following.T, tables.following.T != UNAVAILABLE
+    stops = ~usable.any(0)
+    return PlanningWorld(
+        following=np.where(usable, following, np.arange(tables.num_rows, dtype=np.int32)),
+        transition=None,
+        reward=np.where(stops, 0.0, np.where(usable, tables.reward.T, -np.inf)).astype(tables.reward.dtype),
+        ended=tables.ended,
+        stops=stops,
+        symbol=tables.symbol,
+        state_id=tables.state_id,
+        states=tables.states,
+        num_states=task.num_states,
+    )
+
+
+@jax.jit
+def stochastic_world(task: Task) -> PlanningWorld | None:
+    """None where the world turns out to be deterministic."""
+    transition = task.env.transition_probs(task.params)
+    if transition is None:
+        return None
+    ids = jnp.arange(transition.shape[0])
+    states = jax.vmap(lambda i: task.env.state_from_id(i, task.params))(ids)
+    usable = jax.vmap(task.available)(states).T
+    ended = jax.vmap(lambda state: task.env.is_terminated(state, task.params))(states)
+    stops = ended | ~usable.any(0)
+    earned = partial(task.step, jax.random.key(0))
+    reward = jax.vmap(lambda action: jax.vmap(lambda state: earned(state, action)[1])(states))(jnp.arange(len(usable)))
+    return PlanningWorld(
+        following=None,
+        transition=jnp.where(stops[:, None], jnp.eye(len(ids), dtype=transition.dtype), jnp.moveaxis(transition, 1, 0)),
+        reward=jnp.where(stops, 0.0, jnp.where(usable, reward, -jnp.inf)),
+        ended=ended,
+        stops=stops,
+        symbol=jax.vmap(task.symbol)(states),
+        state_id=ids,
+        states=states,
+        num_states=len(ids),
+    )
+
+
+def observed_in_deterministic(task: Task, world: PlanningWorld, originals: Paths) -> Observed:
+    """The originals of a deterministic world, with their actions where these were not given."""
+    original = jax.device_get(_traces(task, originals.symbols, originals.lengths, originals.actions))
+    lengths = np.asarray(originals.lengths)
+    valid = original.followed & (lengths - 1 <= task.horizon)
+    width = originals.symbols.shape[1] - 1
+    actions = np.full((len(lengths), width), PAD, np.int32)
+    kept = min(width, original.actions.shape[1])
+    actions[:, :kept] = np.where(valid[:, None], original.actions[:, :kept], PAD)
+    states = [np.zeros(len(lengths), np.int32)]
+    for t in range(width):
+        states.append(np.where(actions[:, t] == PAD, PAD, world.following[actions[:, t], states[-1]]))
+    return Observed(
+        states=np.stack(states, axis=1), actions=actions, valid=valid, symbols=np.asarray(originals.symbols)
+    )
+
+
+@jax.jit
+def _traces(task: Task, symbols, lengths, actions):
+    key = jax.random.key(0)
+    return jax.vmap(lambda symbols, length, actions: trace(task, symbols, length, key, actions))(
+        symbols, lengths, actions
+    )
+
+
+def observed_in_stochastic(task: Task, world: PlanningWorld, originals: Paths) -> Observed:
+    """The originals of a stochastic world: each symbol is a state, and each transition must have a chance."""
+    if originals.actions is None:
+        raise ValueError("originals: expected actions, which a stochastic world does not give away; got none")
+    symbols, actions = np.asarray(originals.symbols), np.asarray(originals.actions)
+    symbol, transition, reward, stops = map(np.asarray, (world.symbol, world.transition, world.reward, world.stops))
+    order = np.argsort(symbol)
+    states = order[np.minimum(np.searchsorted(symbol, symbols, sorter=order), len(order) - 1)].astype(np.int32)
+    lengths = np.asarray(originals.lengths)[:, None]
+    on_path = np.arange(symbols.shape[1]) < lengths
+    known = (symbol[states] == symbols) | ~on_path
+    here, there, taken = states[:, :-1], states[:, 1:], np.clip(actions, 0, len(reward) - 1)
+    possible = (transition[taken, here, there] > 0) & ~stops[here]
+    possible &= (taken == actions) & np.isfinite(reward[taken, here])
+    valid = known.all(1) & (possible | ~on_path[:, 1:]).all(1) & (lengths[:, 0] - 1 <= task.horizon)
+    return Observed(
+        states=np.where(on_path & valid[:, None], states, PAD),
+        actions=np.where(on_path[:, 1:] & valid[:, None], actions, PAD),
+        valid=valid,
+        symbols=symbols,
+    )
