@@ -40,6 +40,7 @@ class World(Protocol):
     # For worlds where an action means something else behind other symbols: there, symbols are what is followed.
     # def action_set_size(self, params) -> int32[]: A of Eq. 4, where only some of the agent's actions are offered.
     # def encoder(self, width) -> a Flax module that reads an observation for the Q-network, see `learn.networks`.
+    # deterministic: bool, True where the world never rolls dice: it may then be certified, and searched.
     # def transition_probs(self, params) -> float[S, A, S], and state_from_id(self, id, params) -> state: stochastic
     # finite worlds, for baselines that plan in them.
 
@@ -123,8 +124,15 @@ class Task:
 
     @property
     def deterministic(self) -> bool:
-        """Whether the world never rolls dice, as it says itself."""
-        return bool(getattr(self.env, "deterministic", False))
+        """Whether the same action in the same state always leads to the same place.
+
+        A world with `transition_probs` is judged by them; any other is taken at its word, its attribute
+        `deterministic`. One that says nothing may roll dice. For concrete parameters, outside of transformations.
+        """
+        probs = self.env.transition_probs(self.params) if hasattr(self.env, "transition_probs") else None
+        if probs is None:
+            return bool(getattr(self.env, "deterministic", False))
+        return bool(((np.asarray(probs) > 0).sum(-1) <= 1).all())
 
     def reset(self, key: jax.Array) -> State:
         """The state in which every path starts."""
@@ -143,10 +151,11 @@ class Task:
 
     def symbol_table(self) -> Int[Array, " S"] | None:
         """The symbols of all states of a finite world that is small and can name its states; None of any other."""
-        states = self._all_states()
+        states = self.all_states()
         return None if states is None else jax.vmap(self.symbol)(states)
 
-    def _all_states(self) -> State | None:
+    def all_states(self) -> State | None:
+        """All states of a finite world that is small and can name them, with a leading axis of S; None of any other."""
         if not hasattr(self.env, "state_from_id") or self.env.num_states > SMALL_WORLD:
             return None
         return jax.vmap(lambda i: self.env.state_from_id(i, self.params))(jnp.arange(self.env.num_states))
@@ -193,7 +202,7 @@ class Task:
 
     def available_table(self) -> Bool[Array, "S A"] | None:
         """`available` of all states, where constraints make it costly and a table is possible; else None."""
-        states = None if self.constraints is None else self._all_states()
+        states = None if self.constraints is None else self.all_states()
         return None if states is None else jax.vmap(self.available)(states)
 
     def observation(self, state: State) -> Array:
@@ -236,7 +245,7 @@ class Task:
             return link(self.policy.probs, self.action_set_size)
         if not hasattr(self.env, "available"):
             return regret(jnp.log(self.policy.probs))
-        states = self._all_states()
+        states = self.all_states()
         if states is None:
             return None
         available = jax.vmap(lambda state: self.env.available(state, self.params))(states)

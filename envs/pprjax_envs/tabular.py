@@ -181,9 +181,10 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         """P(s' | s, a), a row of zeros where the action is not available; None in a deterministic world."""
         if params.cumulative is None:
             return None
+        offered = (params.next_state >= 0)[..., None]
         shares = jnp.diff(params.cumulative, prepend=0.0)
         total = params.cumulative[..., -1:]
-        return jnp.where(total > 0, shares / jnp.where(total > 0, total, 1.0), 0.0)
+        return jnp.where(offered & (total > 0), shares / jnp.where(total > 0, total, 1.0), 0.0)
 
 
 def _next_state(values) -> Int[np.ndarray, "S A"]:

@@ -27,7 +27,6 @@ class Problem:
     costs: WholeCosts
     max_distance: float  # the most edits, inf where no constraint says so
     free: Tables  # of the world without constraints: an original went its way before there were any
-    free: Tables  # of the world without constraints, which bind no original
 
     @property
     def tables(self) -> Tables:

@@ -53,9 +53,9 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
         habit: how R_policy charges an action, see `pprjax.Config`.
 
     Raises:
-        ValueError: the world is not finite (it has no `state_id`), it is seen not to be deterministic, a state's id is
-            out of range, or P_A remembers the path (its carry is not empty). Chance is found by drawing every
-            transition four times: a slip too rare to show in all of them goes unseen.
+        ValueError: the world is not finite (it has no `state_id`) or not known to be deterministic (see
+            `Task.deterministic`), a state's id is out of range, or P_A remembers the path (its carry is not empty).
+            What a world says of itself is put to the test: four draws of each transition must agree.
     """
     if task.num_states is None:
         raise ValueError("task.env: expected a finite world, one with `state_id` and `num_states`")
@@ -63,6 +63,8 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
         raise ValueError(
             "task.policy: expected P_A to depend on the state alone, got one that carries a memory of the path"
         )
+    if not task.deterministic:
+        raise ValueError(f"task.env: expected a deterministic world, {_chance(task)}")
     root = jax.device_get(_roots(task))
     if np.any(root.state_id != root.state_id[0]):
         raise ValueError("task.env: expected a deterministic world, got one that starts in different states")
@@ -184,3 +186,15 @@ def _check_id(ids: np.ndarray, num_states: int) -> None:
     bad = ids[(ids < 0) | (ids >= num_states)]
     if bad.size:
         raise ValueError(f"task.env: expected state ids in [0, {num_states}), got {bad[0]}")
+
+
+def _chance(task: Task) -> str:
+    """Why a world does not count as deterministic."""
+    probs = task.env.transition_probs(task.params) if hasattr(task.env, "transition_probs") else None
+    if probs is None:
+        return (
+            "one that says so: add `deterministic = True` to it if it never rolls dice, for draws alone can't tell; "
+            f"{type(task.env).__name__} says nothing"
+        )
+    *_, state, action = np.argwhere((np.asarray(probs) > 0).sum(-1) > 1)[0]
+    return f"got one where chance decides where action {action} in state {state} leads"

@@ -75,6 +75,8 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
             game.
     """
 
+    deterministic = True
+
     def __init__(
         self,
         game: Game | Callable[[], Emulator] = Game(),

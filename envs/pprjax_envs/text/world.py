@@ -124,6 +124,8 @@ class TextEnv(environment.Environment[TextState, TextParams]):
         ValueError: the sentence is empty or longer than max_words, or a setting is out of range.
     """
 
+    deterministic = True
+
     def __init__(
         self,
         model: Policy,
