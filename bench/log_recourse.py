@@ -78,7 +78,7 @@ def write(file: Path, num: int, seed: int = 0) -> None:
 
 def recourse(log: Path, out: Path, *options: str) -> float:
     """The seconds that the command takes."""
-    columns = ["--action", "action", "--reward", "reward", "--goal", "state=r4c7"]
+    columns = ["--action", "action", "--reward", "reward", "--goal", "state=r4c7", "--deterministic"]
     started = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "pprjax", "recourse", str(log), "-o", str(out), *columns, *options], check=True
@@ -111,7 +111,7 @@ def main() -> None:
         }
         if args.learned:
             out = Path(scratch) / "learned.parquet"
-            options = "--method", "learned", "--iterations", str(args.iterations)
+            options = "--method", "learn", "--iterations", str(args.iterations)
             figures["learned_minutes"] = recourse(log, out, *options) / 60
             both = certified.filter(pl.col("status") != "met").join(
                 pl.read_parquet(out, columns=["agent", "path", "reward"]), on=["agent", "path"], suffix="_learned"

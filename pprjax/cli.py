@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import importlib.util
+import os
 import sys
 from importlib.metadata import EntryPoint
 
@@ -16,8 +17,23 @@ GROUP = "pprjax.commands"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command. Returns the exit status: 0, 2 for a mistake of the user's, 130 when interrupted."""
-    argv = sys.argv[1:] if argv is None else argv
+    """Run one command.
+
+    Returns:
+        The exit status: 0; 1 where nobody reads on, as in `pprjax … | head`; 2 for a mistake of the user's; 130 when
+        interrupted.
+    """
+    try:
+        try:
+            return _main(sys.argv[1:] if argv is None else argv)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # which Python flushes at its end
+        return 1
+
+
+def _main(argv: list[str]) -> int:
     commands = {entry.name: entry for entry in sorted(importlib.metadata.entry_points(group=GROUP))}
     if not argv or argv[0] in ("-h", "--help"):
         print(_help(commands))
@@ -35,8 +51,13 @@ def main(argv: list[str] | None = None) -> int:
 def _run(command: EntryPoint, argv: list[str]) -> int:
     import tyro
 
+    from pprjax.commands.options import registry
+
     try:
-        tyro.cli(command.load(), args=argv, prog=f"pprjax {command.name}")
+        options = (tyro.conf.DisallowNone,)
+        tyro.cli(command.load(), args=argv, prog=f"pprjax {command.name}", config=options, registry=registry())
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError) as error:
         print(f"pprjax {command.name}: {error}", file=sys.stderr)
         return 2

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 import pprjax
-from pprjax.logs import jobs
+from pprjax.logs.chunks import Fitting, Job
+from pprjax.logs.frames import Search, recourse_frame
 
 CONFIG = pprjax.Config(lambda_path=2.0, lambda_policy=0.3, habit="link")
 SMALL = pprjax.Config(iterations=4, num_paths=32, num_best=8, width=16, updates=1, batch_size=32)
@@ -38,18 +39,27 @@ def walks(num, seed, agents=("ada", "bob")):
 
 
 WALKS = walks(60, 0)
-NAMED = {"action": "action", "reward": "reward"}
+NAMED = pprjax.Columns(action="action", reward="reward")
+
+
+def job(folder, out="out.parquet", **options) -> Job:
+    """The log in a file and in chunks, certified."""
+    file = folder / "log.csv"
+    if not file.exists():
+        WALKS.write_csv(file)
+    settings = {"fitting": Fitting("state=garden", deterministic=True), "config": CONFIG, "chunk": 8} | options
+    return Job(file, folder / out, NAMED, **settings)
 
 
 def answers() -> dict[str, pl.DataFrame]:
     """Certified for all paths, and learned for three, which two devices can't share evenly."""
-    log = pprjax.Log.read(WALKS, **NAMED)
-    fitted = log.fit("state=garden")
+    log = pprjax.read_log(WALKS, NAMED)
+    fitted = pprjax.fit_log(log, "state=garden", deterministic=True)
     paths = pl.concat(list(log.frames()))
     few = paths.filter(~pl.col("states").list.contains("garden") & (pl.col("agent") == "ada"))[:3]
     return {
-        "exact": jobs.recourse_frame(fitted, paths, CONFIG),
-        "learned": jobs.recourse_frame(fitted, few, SMALL, method="learned"),
+        "exact": recourse_frame(fitted, paths, CONFIG),
+        "learn": recourse_frame(fitted, few, SMALL, Search("learn")),
     }
 
 

@@ -1,6 +1,7 @@
 """The command line: help without JAX, mistakes that are named before anything is written, one whole small run."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -11,10 +12,13 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
+import tyro
 from pprjax_envs import GridWorld, gridworld
 from rapidfuzz.distance import Levenshtein
 
 from pprjax.cli import main
+from pprjax.commands import options
+from pprjax.config import Config
 from pprjax.metrics import relative_gap
 
 TINY = "gridworld --paper --goal flag --num 2 --iterations 10 --num-paths 32 --num-best 8 --updates 1 --seed 3"
@@ -22,6 +26,8 @@ FILES = ["ladder.parquet", "ladder.png", "recourse.parquet", "routes.png", "summ
 WITHOUT_JAX = """
 import sys
 from pprjax.cli import main
+from pprjax.commands import options
+from pprjax.config import Config
 assert main(["--help"]) == main([]) == main(["--version"]) == 0
 assert main(["gridword"]) == 2
 heavy = {"jax", "gymnax", "polars", "matplotlib"} & set(sys.modules)
@@ -40,6 +46,57 @@ def test_help_and_unknown_commands_wait_for_no_import():
     assert done.stderr.startswith("pprjax: no command 'gridword'; there are: ")
     assert "gridworld" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_knobs_stand_in_groups_the_usual_ones_first(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for command in ("gridworld", "recourse"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        groups = re.split(r"─ ([\w ]+) options ─", capsys.readouterr().out)[1:]
+        shown = dict(zip(groups[::2], groups[1::2], strict=True))
+        assert [name for name in shown if name in ("goal", "search", "Algorithm 1")] == [
+            "goal",
+            "search",
+            "Algorithm 1",
+        ]
+        named = {name: re.findall(r"^│ (?:-o PATH, )?--([a-z-]+)", text, re.MULTILINE) for name, text in shown.items()}
+        assert {"lambda-path", "lambda-policy", "w-sub"} <= set(named["goal"])
+        assert {"iterations", "num-paths"} <= set(named["search"])
+        assert {"gamma", "target-period"} <= set(named["Algorithm 1"])
+        every = [option for group in named.values() for option in group]
+        assert len(every) == len(set(every))
+        assert {field.name.replace("_", "-") for field in dataclasses.fields(Config)} <= set(every)
+        paragraph = re.sub(r"[│\s]+", " ", shown["Algorithm 1"])
+        assert "for worlds where any symbol may follow any other. In a grid world" in paragraph
+    assert named["log"] == ["agent", "path", "step", "state", "action", "reward", "good"]
+    assert named["machine"] == ["engine", "workers", "process", "chunk"]
+
+
+def test_a_knob_in_a_group_reaches_the_config():
+    """Whatever is given on the command line is in the Config, and the command's own defaults are the rest."""
+
+    def command(config: tyro.conf.OmitArgPrefixes[Config] = Config(gamma=0.5, iterations=7)):
+        return config
+
+    given = ["--lambda-path", "3", "--num-paths", "5", "--no-telescoped", "--target", "return"]
+    wanted = Config(gamma=0.5, iterations=7, lambda_path=3.0, num_paths=5, telescoped=False, target="return")
+    assert tyro.cli(command, args=given, registry=options.registry()) == wanted
+
+
+@pytest.mark.parametrize("command", ["--help", "recourse --help", "show {table} --path a"])
+def test_it_ends_quietly_where_nobody_reads_on(tmp_path, command):
+    edited = {"reward_before": 0.0, "reward_after": 1.0, "distance": 0, "gap": None, "probability": 1.0, "reason": None}
+    walked = {"original": ["x"], "recourse": ["x"], "actions": [], "edits": "="}
+    row = {"agent": "ann", "path": "a", "status": "ended"} | edited | walked
+    pl.DataFrame([row]).write_parquet(tmp_path / "table.parquet")
+    reading, writing = os.pipe()
+    os.close(reading)  # as `head` does once it has enough
+    arguments = command.format(table=tmp_path / "table.parquet").split()
+    with os.fdopen(writing, "wb") as closed:
+        call = [sys.executable, "-m", "pprjax", *arguments]
+        done = subprocess.run(call, stdout=closed, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_a_command_explains_its_options(capsys):

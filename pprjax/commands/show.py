@@ -51,7 +51,8 @@ def drawing(row: dict):
     gap = "" if row["gap"] is None else f", certified within {row['gap']:.2%} of the best"
     if row["probability"] is not None and row["probability"] < 1:
         gap += f"; the world leads along it with probability {row['probability']:.3g}"
-    title = f"path {row['path']} of agent {row['agent']}: {row['status']}{gap}"
+    why = f", {row['reason']}" if row["reason"] else ""
+    title = f"path {row['path']} of agent {row['agent']}: {row['status']}{why}{gap}"
     if not row["edits"]:
         shown = Table(title=title, box=box.SIMPLE_HEAD)
         shown.add_column("original")

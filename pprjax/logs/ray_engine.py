@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pprjax.logs import jobs
+from pprjax.logs import chunks
+from pprjax.logs.frames import Advance
 
 
 def check() -> None:
@@ -25,17 +26,14 @@ def check() -> None:
         )
 
 
-def solve(job: jobs.Job, numbers: list[int], workers: int | None, advance: jobs.Advance) -> None:
-    """Write the chunks of these numbers, as `jobs.solve_chunk` does.
+def solve(job: chunks.Job, numbers: list[int], workers: int | None, advance: Advance) -> None:
+    """Write the chunks of these numbers, as `chunks.solve_chunk` does.
 
     Joins the cluster that RAY_ADDRESS names, or starts one of this machine's cores for as long as it takes.
 
     Args:
         workers: how many there are; default one for each machine. Each uses all devices it sees, and is given an equal
             share of the cluster's GPUs.
-
-    Raises:
-        ValueError: as `jobs.recourse_frame`.
     """
     if not numbers:
         return
@@ -51,8 +49,8 @@ def solve(job: jobs.Job, numbers: list[int], workers: int | None, advance: jobs.
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         size = workers or sum(node["Alive"] for node in ray.nodes())
         gpus = int(ray.cluster_resources().get("GPU", 0) // size)
-        chunks = ray.data.from_items([{"chunk": n} for n in numbers], override_num_blocks=len(numbers))
-        done = chunks.map_batches(
+        waiting = ray.data.from_items([{"chunk": n} for n in numbers], override_num_blocks=len(numbers))
+        done = waiting.map_batches(
             _Worker,
             fn_constructor_args=(job,),
             batch_size=1,
@@ -60,8 +58,6 @@ def solve(job: jobs.Job, numbers: list[int], workers: int | None, advance: jobs.
             num_gpus=gpus or None,
         )
         for row in done.iter_rows():
-            if row["mistake"]:
-                raise ValueError(row["mistake"])
             gaps = pl.read_parquet(job.done(row["chunk"]), columns=["gap"])["gap"].to_numpy()
             advance(len(gaps), gaps)
     finally:
@@ -70,14 +66,10 @@ def solve(job: jobs.Job, numbers: list[int], workers: int | None, advance: jobs.
 
 
 class _Worker:
-    def __init__(self, job: jobs.Job):
-        self.job, self.fitted = job, jobs.opened(job)[1]
+    def __init__(self, job: chunks.Job):
+        self.job, self.fitted = job, chunks.opened(job)[1]
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        mistakes = [""] * len(batch["chunk"])
-        for i, number in enumerate(np.asarray(batch["chunk"]).tolist()):
-            try:
-                jobs.solve_chunk(self.job, self.fitted, number)
-            except ValueError as error:  # an answer, not a fault that trying again would mend
-                mistakes[i] = str(error)
-        return {"chunk": batch["chunk"], "mistake": mistakes}
+        for number in np.asarray(batch["chunk"]).tolist():
+            chunks.solve_chunk(self.job, self.fitted, number)
+        return batch

@@ -1,10 +1,11 @@
 """An alignment rewrites the original into the path, in as few edits as there are."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rapidfuzz.distance import Levenshtein
 
+import pprjax
 from pprjax.logs.edits import alignments
 from pprjax.paths import Paths
 
@@ -27,7 +28,7 @@ def test_it_spells_the_path_in_as_few_edits_as_the_distance(pairs):
                     assert (symbol == spelled[-1]) == (edit == "=")
         assert not left
         assert spelled == path
-        assert sum(edit != "=" for edit in edits) == Levenshtein.distance(original, path)
+        assert sum(edit != "=" for edit in edits) == pprjax.levenshtein(np.array(original), np.array(path))
 
 
 def test_each_edit_has_its_sign():

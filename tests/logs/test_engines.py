@@ -9,21 +9,13 @@ import threading
 import time
 from pathlib import Path
 
-import polars as pl
 import pytest
-from log_walks import CONFIG, NAMED, WALKS, walks
+from log_walks import job, walks
 
 from pprjax.logs import jobs
+from pprjax.logs.chunks import Fitting
 
-OPTIONS = ["--action", "action", "--reward", "reward", "--goal", "state=garden", "--chunk", "100"]
-
-
-def job(tmp_path, out="out.parquet", **options):
-    file = tmp_path / "log.csv"
-    if not file.exists():
-        WALKS.write_csv(file)
-    settings = {"fit": {"goal": "state=garden"}, "config": CONFIG, "chunk": 8} | options
-    return jobs.Job(file, tmp_path / out, read=NAMED, **settings)
+OPTIONS = ["--action", "action", "--reward", "reward", "--goal", "state=garden", "--deterministic", "--chunk", "100"]
 
 
 def start(log, out, *options, **environment):
@@ -95,16 +87,6 @@ def descendants(root: int, name: str) -> list[int]:
     return found
 
 
-@pytest.mark.slow
-def test_a_mistake_that_a_ray_worker_finds_is_said_and_leaves_nothing(tmp_path):
-    pytest.importorskip("ray")
-    slips = pl.concat([WALKS, WALKS.with_columns(path="s" + pl.col("path"), state=pl.lit("den"))])
-    slips.write_csv(tmp_path / "log.csv")
-    with pytest.raises(ValueError, match=r"^method: chance decides"):
-        jobs.run(job(tmp_path, method="exact", fit={}), engine="ray", workers=1)
-    assert not job(tmp_path).work.exists()
-
-
 def test_processes_share_the_chunks_and_the_first_joins_them(tmp_path, monkeypatch):
     alone = jobs.run(job(tmp_path, "alone.parquet"))
     doing, solve = threading.local(), jobs.solve_chunk
@@ -139,7 +121,7 @@ def test_a_process_does_not_wait_for_one_that_gave_up(tmp_path):
 
     def waits():
         with pytest.raises(ValueError, match="another process gave up"):
-            jobs.run(job(tmp_path, fit={"goal": "win"}), process=(1, 2))
+            jobs.run(job(tmp_path, fitting=Fitting("win")), process=(1, 2))
         failed.append(1)
 
     thread = threading.Thread(target=waits)
@@ -149,7 +131,7 @@ def test_a_process_does_not_wait_for_one_that_gave_up(tmp_path):
     work.mkdir()
     time.sleep(3 * jobs.POLL)
     with pytest.raises(ValueError, match="goal: expected"):
-        jobs.run(job(tmp_path, fit={"goal": "win"}), process=(0, 2))
+        jobs.run(job(tmp_path, fitting=Fitting("win")), process=(0, 2))
     thread.join()
     assert failed == [1]
 

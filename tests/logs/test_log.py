@@ -1,5 +1,7 @@
 """Logs: read whole, in any order and form; bad rows cost their own path; the answer is certified or learned."""
 
+import dataclasses
+import datetime
 import json
 import os
 import subprocess
@@ -14,20 +16,22 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_walks import CONFIG, NAMED, ROOMS, SMALL, WALKS, answers, walks
+from log_walks import CONFIG, NAMED, ROOMS, SMALL, WALKS, answers
 from pprjax_envs import gridworld
 
 import pprjax
 from pprjax.certify.tables import tabulate
 from pprjax.commands import show
-from pprjax.logs import jobs
-from pprjax.logs.imitation import SMOOTHINGS, agent_policy, held_out_log_likelihood, shared_policy
-from pprjax.logs.log import Log
+from pprjax.logs import chunks, jobs
+from pprjax.logs.chunks import Job
+from pprjax.logs.fit import fit_log
+from pprjax.logs.frames import Search, recourse_frame, recourse_log
+from pprjax.logs.read import Columns, read_log
 
 
-def answer(frame, goal="state=garden", config=CONFIG, **options):
-    log = Log.read(frame, **NAMED | options)
-    return log.fit(goal).recourse(log, config)
+def answer(frame, goal="state=garden", config=CONFIG, **names):
+    log = read_log(frame, dataclasses.replace(NAMED, **names))
+    return recourse_log(fit_log(log, goal, deterministic=True), log, config)
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +40,8 @@ def expected():
 
 
 def test_a_recourse_reaches_the_goal_and_is_the_certified_best(expected):
-    log = Log.read(WALKS, **NAMED)
-    fitted = log.fit("state=garden")
-    assert fitted.deterministic
+    log = read_log(WALKS, NAMED)
+    fitted = fit_log(log, "state=garden", deterministic=True)
     assert fitted.states.tolist() == sorted([*ROOMS, "garden"])
     met = WALKS.filter(state="garden")["path"].to_list()
     assert expected.filter(status="met")["path"].sort().to_list() == sorted(met)
@@ -60,7 +63,7 @@ def test_a_recourse_reaches_the_goal_and_is_the_certified_best(expected):
 
 
 def test_counts_give_the_world_and_the_agents():
-    fitted = Log.read(WALKS, **NAMED).fit("state=garden")
+    fitted = fit_log(read_log(WALKS, NAMED), "state=garden")
     states, actions = fitted.states.tolist(), fitted.actions.tolist()
     for i, room in enumerate(ROOMS):
         for action, step in (("forth", 1), ("back", -1)):
@@ -125,7 +128,7 @@ a,ragged,0
 def test_a_bad_row_is_reported_by_line_and_costs_its_own_path(tmp_path):
     file = tmp_path / "log.csv"
     file.write_text(BAD)
-    log = Log.read(file, **NAMED)
+    log = read_log(file, NAMED)
     assert log.num_paths == 1
     assert next(log.frames())["path"].to_list() == ["good"]
     said = {(row["line"], row["path"]): row["reason"] for row in log.rejected.iter_rows(named=True)}
@@ -141,21 +144,42 @@ def test_a_bad_row_is_reported_by_line_and_costs_its_own_path(tmp_path):
         (17, "ragged"): "state: expected a state, got nothing",
     }
     with pytest.raises(ValueError, match=r"log.csv, line 4: reward: missing"):
-        Log.read(file, **NAMED, strict=True)
+        read_log(file, NAMED, strict=True)
     nan = WALKS.with_columns(reward=pl.when(path="p3", step=0).then(float("nan")).otherwise("reward"))
-    assert Log.read(nan, **NAMED).rejected["reason"].to_list() == ["reward: expected a number, got NaN"]
+    assert read_log(nan, NAMED).rejected["reason"].to_list() == ["reward: expected a number, got NaN"]
+
+
+def test_times_order_a_path_and_leave_no_gaps():
+    start = datetime.datetime(2024, 2, 28)
+    hours = pl.lit(start) + pl.duration(hours=17 * pl.col("step"))
+    timed = read_log(WALKS.with_columns(step=hours), NAMED)
+    assert timed.rejected.height == 0
+    assert timed.counts.drop("first").equals(read_log(WALKS, NAMED).counts.drop("first"))
+
+
+def test_a_path_is_good_or_bad_and_not_both(tmp_path):
+    labels = ["Yes", "yes", "no", "0", "true", "false", "maybe", "maybe"]
+    rows = [(f"p{i // 2}", i % 2, "x", label) for i, label in enumerate(labels)]
+    frame = pl.DataFrame(rows, schema=["path", "step", "state", "good"], orient="row").with_columns(agent=pl.lit("ann"))
+    log = read_log(frame, Columns(good="good"))
+    assert dict(next(log.frames()).select("path", "good").iter_rows()) == {"p0": True, "p1": False}
+    assert log.rejected.select("path", "reason").rows() == [
+        ("p2", "the path is labelled both good and bad"),
+        ("p3", "good: expected true or false, got maybe"),
+        ("p3", "good: expected true or false, got maybe"),
+    ]
 
 
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(ValueError, match="agent: frame has no column 'who'; it has 'agent', 'path'"):
-        Log.read(WALKS, agent="who")
+        read_log(WALKS, Columns(agent="who"))
     with pytest.raises(ValueError, match="there is no file"):
-        Log.read(tmp_path / "none.csv")
+        read_log(tmp_path / "none.csv")
     with pytest.raises(ValueError, match=r"ends in .csv, .jsonl"):
-        Log.read(tmp_path / "log.xlsx")
+        read_log(tmp_path / "log.xlsx")
     with pytest.raises(ValueError, match="60 rows were rejected; the first, line 0: a path of one state"):
-        Log.read(WALKS.filter(step=0))
-    log = Log.read(WALKS, **NAMED)
+        read_log(WALKS.filter(step=0))
+    log = read_log(WALKS, NAMED)
     for goal, said in {
         "state=moon": "visits the state 'moon'",
         "reward>=much": "a number behind reward>=, got 'much'",
@@ -163,16 +187,16 @@ def test_mistakes_are_named(tmp_path):
         "win": 'expected "state=X", "reward>=x" or "good"',
     }.items():
         with pytest.raises(ValueError, match=said):
-            log.fit(goal)
+            fit_log(log, goal)
     with pytest.raises(ValueError, match="needs a column of rewards"):
-        Log.read(WALKS, action="action").fit("reward>=7")
+        fit_log(read_log(WALKS, Columns(action="action")), "reward>=7")
     with pytest.raises(ValueError, match="smoothing: expected a finite number above 0, got -1"):
-        log.fit(smoothing=-1)
+        fit_log(log, smoothing=-1)
 
 
 def test_without_actions_the_action_is_the_next_state():
-    log = Log.read(WALKS)
-    fitted = log.fit("state=garden")
+    log = read_log(WALKS)
+    fitted = fit_log(log, "state=garden")
     assert set(fitted.actions) == set(fitted.states)
     s, a = np.nonzero(fitted.next_state >= 0)
     assert (fitted.states[fitted.next_state[s, a]] == fitted.actions[a]).all()
@@ -185,50 +209,32 @@ def test_a_reward_goal_and_a_label_are_met():
     assert (todo["reward_before"] < 8).all()
     assert (todo["reward_after"] >= 8).all()
     labelled = WALKS.with_columns(good=(pl.col("state") == "garden").any().over("agent", "path"))
-    log = Log.read(labelled, **NAMED, good="good")
-    fitted = log.fit("good")
+    log = read_log(labelled, dataclasses.replace(NAMED, good="good"))
+    fitted = fit_log(log, "good", deterministic=True)
     assert fitted.states[fitted.ends].tolist() == ["garden"]
     assert fitted.goal_accuracy == 1.0
-    assert fitted.recourse(log, CONFIG).equals(answer(WALKS))
+    assert recourse_log(fitted, log, CONFIG).equals(answer(WALKS))
 
 
 def test_chance_is_seen_and_is_learned_not_certified():
     slips = pl.concat(
         [WALKS, WALKS.with_columns(path="s" + pl.col("path"), state=pl.col("state").replace("den", "bath"))]
     )
-    log = Log.read(slips, **NAMED)
-    fitted = log.fit("state=garden")
-    assert not fitted.deterministic
+    log = read_log(slips, NAMED)
+    fitted = fit_log(log, "state=garden")
     np.testing.assert_allclose(fitted.transition.sum(2)[fitted.transition.any(2)], 1.0)
-    few = next(log.frames())[:3]
+    few = next(log.frames()).filter(~pl.col("states").list.contains("garden"), agent="bob")[:2]  # one program
     with pytest.raises(ValueError, match="method: chance decides"):
-        jobs.recourse_frame(fitted, few, CONFIG, method="exact")
-    found = jobs.recourse_frame(fitted, few, SMALL).filter(pl.col("status") != "met")
+        recourse_frame(fitted, few, CONFIG, Search("exact"))
+    found = recourse_frame(fitted, few, SMALL)
+    assert found.height == 2
     number = [{name: i for i, name in enumerate(names.tolist())} for names in (fitted.states, fitted.actions)]
     for row in found.iter_rows(named=True):
         states, actions = ([table[x] for x in row[c]] for table, c in zip(number, ("recourse", "actions"), strict=True))
         likely = [fitted.transition[s, a, n] for s, a, n in zip(states, actions, states[1:], strict=False)]
         assert row["probability"] == pytest.approx(np.prod(likely))
-    assert set(found["method"]) == {"learned"}
+    assert set(found["method"]) == {"learn"}
     assert found["gap"].null_count() == found.height
-
-
-def test_the_smoothing_of_the_highest_held_out_likelihood_is_chosen():
-    fitted = Log.read(walks(400, 1), **NAMED).fit("state=garden")
-    assert set(fitted.likelihoods) == set(SMOOTHINGS)
-    assert fitted.likelihoods[fitted.smoothing] == max(fitted.likelihoods.values())
-    assert Log.read(WALKS, **NAMED).fit(smoothing=7.0).smoothing == 7.0
-
-
-def test_an_agent_with_few_steps_acts_like_everyone_and_one_with_many_like_itself():
-    everyone = np.array([[50, 50], [0, 10]])
-    shared = shared_policy(everyone)
-    np.testing.assert_allclose(shared, [[0.5, 0.5], [0.0, 1.0]])
-    np.testing.assert_allclose(agent_policy(np.zeros((2, 2), int), shared, 3.0), shared)
-    own = agent_policy(np.array([[3000, 0], [0, 0]]), shared, 3.0)
-    assert own[0, 0] == pytest.approx((3000 + 1.5) / 3003)
-    mean = held_out_log_likelihood(np.array([3]), np.array([4]), np.array([0.5]), np.array([7]), 2.0)
-    assert mean == pytest.approx(np.log(4 / 6))
 
 
 def test_the_drivers_are_recovered_from_their_own_logs():
@@ -238,8 +244,8 @@ def test_the_drivers_are_recovered_from_their_own_logs():
     for driver in ("experienced", "newbie"):
         tables[driver] = tabulate(pprjax.Task(env, gridworld.agent(env, driver)))
         frames.append(simulated(tables[driver], driver, 1000, np.random.default_rng(0)))
-    log = Log.read(pl.concat(frames), action="action", reward="reward")
-    fitted = log.fit()
+    log = read_log(pl.concat(frames), NAMED)
+    fitted = fit_log(log)
     for number, driver in enumerate(fitted.agents.tolist()):
         table = tables[driver]
         truth = np.exp(table.log_prob)
@@ -278,11 +284,7 @@ def simulated(table, agent, num, rng):
 
 
 def run(tmp_path, out, **options):
-    file = tmp_path / "log.csv"
-    if not file.exists():
-        WALKS.write_csv(file)
-    job = jobs.Job(file, out, read=NAMED, fit={"goal": "state=garden"}, config=CONFIG, chunk=8, **options)
-    return jobs.run(job, progress=False)
+    return jobs.run(log_walks.job(tmp_path, out.name, **options), progress=False)
 
 
 def test_a_run_writes_one_row_a_path_and_what_it_learned(tmp_path, expected):
@@ -319,7 +321,7 @@ def test_show_draws_a_recourse_and_says_why_a_path_is_not_there(tmp_path, capsys
 
 def test_a_run_that_died_goes_on_where_it_was(tmp_path, expected, monkeypatch):
     out, calls = tmp_path / "out.parquet", []
-    solve = jobs.recourse_frame
+    solve = recourse_frame
 
     def dies(fitted, paths, *rest, **options):
         calls.append(paths["path"].to_list())
@@ -327,12 +329,12 @@ def test_a_run_that_died_goes_on_where_it_was(tmp_path, expected, monkeypatch):
             raise MemoryError
         return solve(fitted, paths, *rest, **options)
 
-    monkeypatch.setattr(jobs, "recourse_frame", dies)
+    monkeypatch.setattr(chunks, "recourse_frame", dies)
     with pytest.raises(MemoryError):
         run(tmp_path, out)
     assert not out.exists()
     with pytest.raises(ValueError, match="of other options; remove it to start anew"):
-        run(tmp_path, out, seed=1)
+        run(tmp_path, out, search=Search(seed=1))
     run(tmp_path, out)
     done = sorted(path for call in calls[:2] + calls[3:] for path in call)
     assert done == sorted(expected["path"].to_list())  # nothing twice, nothing lost
@@ -343,7 +345,7 @@ def test_a_mistake_leaves_nothing_in_the_way(tmp_path):
     with pytest.raises(ValueError, match="method: chance"):
         slips = tmp_path / "slips.csv"
         pl.concat([WALKS, WALKS.with_columns(path="s" + pl.col("path"), state=pl.lit("den"))]).write_csv(slips)
-        jobs.run(jobs.Job(slips, tmp_path / "slips.parquet", read=NAMED, fit={}, method="exact"), progress=False)
+        jobs.run(Job(slips, tmp_path / "slips.parquet", NAMED, search=Search("exact")), progress=False)
     assert not (tmp_path / "slips.parquet.work").exists()  # a mistake stands in nobody's way
 
 
@@ -352,18 +354,18 @@ def test_rows_do_not_depend_on_the_chunk_they_stand_in_nor_on_the_number_of_devi
     command = [sys.executable, str(Path(log_walks.__file__)), str(tmp_path)]
     two = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     with subprocess.Popen(command, env=two, stdout=subprocess.PIPE, text=True) as other:
-        log = Log.read(WALKS, **NAMED)
-        fitted = log.fit("state=garden")
+        log = read_log(WALKS, NAMED)
+        fitted = fit_log(log, "state=garden", deterministic=True)
         paths = pl.concat(list(log.frames()))
-        alone = pl.concat([jobs.recourse_frame(fitted, paths[i : i + 7], CONFIG) for i in range(0, len(paths), 7)])
+        alone = pl.concat([recourse_frame(fitted, paths[i : i + 7], CONFIG) for i in range(0, len(paths), 7)])
         assert alone.sort("agent", "path").equals(expected)
         found = answers()
-        learned = found["learned"]
+        learned = found["learn"]
         last = paths.filter(agent="ada", path=learned["path"][-1])
-        again = jobs.recourse_frame(fitted, last, SMALL, method="learned")
+        again = recourse_frame(fitted, last, SMALL, Search("learn"))
         assert learned[-1:].equals(again)
         for noise in ("fresh", "observed"):  # where nothing is left to chance it says the same
-            same = jobs.recourse_frame(fitted, last, SMALL, method="learned", noise=noise)
+            same = recourse_frame(fitted, last, SMALL, Search("learn", noise))
             assert same.equals(again)
         assert other.communicate()[0] == "2\n"
     assert jax.local_device_count() == 1

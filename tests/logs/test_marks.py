@@ -1,5 +1,6 @@
 """Goals that ask what a path has visited: the world that remembers it, and when it is worth remembering."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -10,8 +11,12 @@ from hypothesis import strategies as st
 from log_walks import CONFIG, NAMED, WALKS, walks
 
 import pprjax
-from pprjax.logs import jobs, marks
-from pprjax.logs.log import Log
+from pprjax.logs import marks
+from pprjax.logs.fit import fit_log
+from pprjax.logs.frames import recourse_frame
+from pprjax.logs.read import read_log
+
+LABELLED = dataclasses.replace(NAMED, good="good")
 
 
 @settings(max_examples=30, deadline=None)
@@ -51,28 +56,27 @@ def labelled(log, good):
 
 
 def test_a_state_on_the_way_is_marked_where_that_tells_better(monkeypatch):
-    log = Log.read(labelled(walks(400, 2), lambda states: "cellar" in states[:-1]), **NAMED, good="good")
-    fitted = log.fit("good")
+    log = read_log(labelled(walks(400, 2), lambda states: "cellar" in states[:-1]), LABELLED)
+    fitted = fit_log(log, "good")
     assert fitted.states[fitted.marks].tolist() == ["cellar"]
     assert fitted.goal_accuracy > 0.9  # but for paths that end in the cellar, having come from there or not
 
     noise = np.random.default_rng(0)
-    random = Log.read(labelled(walks(400, 2), lambda states: bool(noise.random() < 0.6)), **NAMED, good="good")
-    assert random.fit("good").marks.size == 0
-    assert (
-        Log.read(labelled(WALKS, lambda states: states[-1] == "garden"), **NAMED, good="good").fit("good").marks
-    ).size == 0
+    random = read_log(labelled(walks(400, 2), lambda states: bool(noise.random() < 0.6)), LABELLED)
+    assert fit_log(random, "good").marks.size == 0
+    by_end = read_log(labelled(WALKS, lambda states: states[-1] == "garden"), LABELLED)
+    assert fit_log(by_end, "good").marks.size == 0
 
     monkeypatch.setattr(marks, "MAX_MARKS", 0)
-    assert log.fit("good").goal_accuracy < fitted.goal_accuracy - 0.05
+    assert fit_log(log, "good").goal_accuracy < fitted.goal_accuracy - 0.05
 
 
 def test_a_recourse_passes_through_what_good_paths_passed_through_and_is_the_best_that_does():
     frame = labelled(walks(400, 2), lambda states: "cellar" in states[:-1])
-    log = Log.read(frame, **NAMED, good="good")
-    fitted = log.fit("good")
+    log = read_log(frame, LABELLED)
+    fitted = fit_log(log, "good", deterministic=True)
     paths = pl.concat(list(log.frames()))
-    found = jobs.recourse_frame(fitted, paths, CONFIG)
+    found = recourse_frame(fitted, paths, CONFIG)
     todo = found.filter(pl.col("status") != "met")
     assert 20 < todo.height < 400
     assert set(todo["method"]) == {"exact"}

@@ -12,8 +12,9 @@ from log_walks import NAMED, SMALL, WALKS
 
 import pprjax
 from pprjax.baselines.counterfactual import counterfactual_probabilities
-from pprjax.logs import jobs
-from pprjax.logs.log import Log
+from pprjax.logs.fit import fit_log
+from pprjax.logs.frames import Search, recourse_frame
+from pprjax.logs.read import Columns, read_log
 from pprjax.paths import PAD
 
 SLIPS = pl.concat([WALKS, WALKS.with_columns(path="s" + pl.col("path"), state=pl.col("state").replace("den", "bath"))])
@@ -21,9 +22,9 @@ SLIPS = pl.concat([WALKS, WALKS.with_columns(path="s" + pl.col("path"), state=pl
 
 @pytest.fixture(scope="module")
 def slippery():
-    log = Log.read(SLIPS, **NAMED)
-    fitted = log.fit("state=garden")
-    assert not fitted.deterministic
+    log = read_log(SLIPS, NAMED)
+    fitted = fit_log(log, "state=garden")
+    assert fitted.transition is not None
     return fitted, pl.concat(list(log.frames())).sort("agent", "path")
 
 
@@ -80,7 +81,7 @@ def test_other_actions_lead_where_the_noise_of_the_path_would_have_led_them():
             state = int(rng.choice(3, p=true[state, action]))
         rows.append(("ann", path, 4, state, None))
     schema = {"agent": str, "path": int, "step": int, "state": int, "action": int}
-    fitted = Log.read(pl.DataFrame(rows, schema=schema, orient="row"), action="action").fit()
+    fitted = fit_log(read_log(pl.DataFrame(rows, schema=schema, orient="row"), Columns(action="action")))
     assert fitted.transition.shape == (3, 2, 3)
     actions, others, states = np.array([0, 1, 1]), np.array([1, 1, 0]), np.zeros(4, int)
     for t in range(3):
@@ -113,7 +114,7 @@ def test_a_recourse_with_the_observed_noise_is_as_likely_as_that_trip_makes_it(s
     through = pl.col("states").list.contains("cellar") & ~pl.col("states").list.contains("garden")
     few = paths.filter(through & (pl.col("actions").list.len() > 3))[:4]  # through where chance decides
     config = dataclasses.replace(SMALL, lambda_path=100.0)
-    found = jobs.recourse_frame(fitted, few, config, noise="observed")
+    found = recourse_frame(fitted, few, config, Search(noise="observed"))
     differs = 0
     for row, original in zip(found.iter_rows(named=True), few.iter_rows(named=True), strict=True):
         old_states, old_actions = numbered(original, fitted)
@@ -127,7 +128,7 @@ def test_a_recourse_with_the_observed_noise_is_as_likely_as_that_trip_makes_it(s
         plain = np.prod([fitted.transition[states[t], a, states[t + 1]] for t, a in enumerate(actions)])
         differs += abs(plain - likely) > 1e-3
     assert differs > 0
-    alone = jobs.recourse_frame(fitted, few[2:3], config, noise="observed")
+    alone = recourse_frame(fitted, few[2:3], config, Search(noise="observed"))
     assert alone.equals(found[2:3])
 
 
@@ -135,4 +136,4 @@ def test_noise_that_takes_too_much_is_refused(slippery, monkeypatch):
     fitted, paths = slippery
     monkeypatch.setattr("pprjax.logs.fitted.MAX_CHANCES", 100)
     with pytest.raises(ValueError, match=r"noise: the observed noise of a path takes [\d,]+ chances, of 6 steps"):
-        jobs.recourse_frame(fitted, paths, SMALL, noise="observed")
+        recourse_frame(fitted, paths, SMALL, Search(noise="observed"))

@@ -1,0 +1,132 @@
+"""Answers: what was found for the paths of a frame, and the table that says it in the log's own words."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+from jaxtyping import Bool, Float, Int
+
+from pprjax.logs.edits import alignments
+from pprjax.logs.fitted import Fitted, numbers
+from pprjax.metrics import relative_gap
+from pprjax.paths import PAD, Paths
+from pprjax.result import Recourse
+
+
+@dataclasses.dataclass(frozen=True)
+class Originals:
+    """N whole paths of a log in numbers."""
+
+    paths: Paths
+    agents: Int[np.ndarray, " N"]
+    reward: Float[np.ndarray, " N"]  # R_goal as logged
+    met: Bool[np.ndarray, " N"]  # it meets the goal already
+    ids: Int[np.ndarray, " N"]  # a number for each that depends on its agent and name alone
+
+    @classmethod
+    def of(cls, fitted: Fitted, paths: pl.DataFrame) -> Originals:
+        lengths = paths["states"].list.len().to_numpy().astype(np.int32)
+        logged = Paths(_padded(paths["states"], fitted.states), lengths, _padded(paths["actions"], fitted.actions))
+        reward = paths["rewards"].list.sum().to_numpy()
+        agents = numbers(paths["agent"], fitted.agents).to_numpy()
+        return cls(logged, agents, reward, fitted.met(np.asarray(logged.symbols), reward), paths["id"].to_numpy())
+
+    def groups(self) -> list[Int[np.ndarray, " M"]]:
+        """Of the paths that miss the goal, those of one agent that begin in the same state."""
+        both = np.stack([self.agents, np.asarray(self.paths.symbols)[:, 0]], axis=1)
+        pairs = np.unique(both[~self.met], axis=0)
+        return [np.flatnonzero(~self.met & (both == pair).all(1)) for pair in pairs]
+
+
+class Answers:
+    """What was found for N paths, filled group by group."""
+
+    def __init__(self, originals: Originals, max_steps: int):
+        size = len(originals.paths)
+        self.originals = originals
+        self.symbols = np.full((size, max_steps + 1), PAD, np.int32)
+        self.actions = np.full((size, max_steps), PAD, np.int32)
+        self.lengths = np.zeros(size, np.int32)  # 0: none
+        self.distance = np.full(size, -1, np.int32)
+        self.numbers = {k: np.full(size, np.nan) for k in ("reward", "goal", "path", "policy", "gap")}
+        self.likely = np.ones(size)  # that the world leads along the recourse
+        self.status = np.where(originals.met, "met", "").astype(object)
+        self.method = np.full(size, None, object)
+        self.reason = np.full(size, None, object)  # why there is none
+
+    def fail(self, path: int, reason: str) -> None:
+        """No recourse can be looked for."""
+        self.status[path], self.reason[path] = "failed", reason
+
+    def take(self, result: Recourse, whose: Int[np.ndarray, " M"], mine: Int[np.ndarray, " M"]) -> None:
+        """Row whose[i] of a Recourse answers path mine[i]."""
+        width = result.paths.symbols.shape[1]
+        self.symbols[mine, :width] = result.paths.symbols[whose]
+        self.actions[mine, : width - 1] = result.paths.actions[whose]
+        feasible = result.status[whose] != "infeasible"
+        self.lengths[mine] = np.where(feasible, result.paths.lengths[whose], 0)
+        self.distance[mine] = result.scores.distance[whose]
+        for name in ("goal", "path", "policy"):
+            self.numbers[name][mine] = getattr(result.scores, name)[whose]
+        self.numbers["reward"][mine] = np.where(feasible, result.reward[whose], np.nan)
+        self.status[mine] = result.status[whose]
+        self.method[mine] = result.method[whose]
+        known = np.isfinite(result.bound) & (result.status != "infeasible")
+        gap = np.where(known, relative_gap(result.reward, result.bound), np.nan)
+        self.numbers["gap"][mine] = np.where(result.gap == 0, 0.0, gap)[whose]
+
+    def paths(self, mine: Int[np.ndarray, " M"]) -> Paths:
+        """The recourses of these paths."""
+        return Paths(self.symbols[mine], self.lengths[mine], self.actions[mine])
+
+    def to_frame(self, fitted: Fitted, names: pl.Series, seed: int) -> pl.DataFrame:
+        """One row a path of these names, as `pprjax.recourse_log` says."""
+        logged, found = self.originals.paths, self.lengths > 0
+        edits = np.full(len(names), None, object)
+        edits[found] = alignments(logged[found], Paths(self.symbols[found], self.lengths[found]))
+        columns = {name: pl.Series(values, nan_to_null=True) for name, values in self.numbers.items()}
+        return pl.DataFrame(
+            {
+                "agent": fitted.agents[self.originals.agents].tolist(),
+                "path": names,
+                "status": self.status.tolist(),
+                "method": pl.Series(self.method.tolist(), dtype=pl.String),
+                "seed": pl.Series(np.full(len(names), seed)),
+                "reward": columns["reward"],
+                "reward_before": self.originals.reward,
+                "reward_after": columns["goal"],
+                "s_path": columns["path"],
+                "s_policy": columns["policy"],
+                "distance": pl.Series([None if d < 0 else d for d in self.distance.tolist()], dtype=pl.Int32),
+                "gap": columns["gap"],
+                "probability": pl.Series(np.where(found, self.likely, np.nan), nan_to_null=True),
+                "original": _named(np.asarray(logged.symbols), np.asarray(logged.lengths), fitted.states),
+                "recourse": _named(self.symbols, self.lengths, fitted.states),
+                "actions": _named(self.actions, np.maximum(self.lengths - 1, 0), fitted.actions),
+                "edits": pl.Series(edits.tolist(), dtype=pl.String),
+                "reason": pl.Series(self.reason.tolist(), dtype=pl.String),
+            }
+        )
+
+
+def _padded(lists: pl.Series, names: np.ndarray) -> Int[np.ndarray, "N T"]:
+    """The numbers of the names in each list, PAD behind the end."""
+    lengths = lists.list.len().to_numpy()
+    padded = np.full((len(lists), max(int(lengths.max()), 1)), PAD, np.int32)
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = numbers(lists.explode(), names).to_numpy()
+    return padded
+
+
+def _named(padded: Int[np.ndarray, "N T"], lengths: Int[np.ndarray, " N"], names: np.ndarray) -> pl.Series:
+    """The names behind the numbers: a list a row."""
+    row = np.repeat(np.arange(len(padded), dtype=np.uint32), lengths)
+    values = names[padded[np.arange(padded.shape[1]) < lengths[:, None]]]
+    dtype = pl.Int64 if names.dtype == np.int64 else pl.String
+    flat = pl.DataFrame({"row": row, "value": pl.Series(values.tolist(), dtype=dtype)})
+    lists = flat.group_by("row").agg("value")  # keeps the order within a row
+    every = pl.DataFrame({"row": np.arange(len(padded), dtype=np.uint32)}).join(
+        lists, on="row", how="left", maintain_order="left"
+    )
+    return every["value"].fill_null([])

@@ -1,0 +1,160 @@
+"""Chunks: what is to be done for a log, cut in parts that are each written whole or not at all, and never twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from pprjax.config import Config
+from pprjax.io import replacing
+from pprjax.logs.fit import fit_log
+from pprjax.logs.fitted import Fitted
+from pprjax.logs.frames import Advance, Search, check, recourse_frame
+from pprjax.logs.log import Log
+from pprjax.logs.read import Columns, files, read_log
+
+CHUNK = 20_000
+"""Paths of a chunk, roughly."""
+
+
+def scatter(log: Log, folder: Path, *, size: int = CHUNK) -> None:
+    """Split a log into chunks of about `size` paths, in the folders folder/0, folder/1, …, some of which may lack.
+
+    Paths of one agent come together, and of a large agent those with the same states, since they are solved together.
+    """
+    wanted = -(-log.num_paths // size)
+    by_agent = min(wanted, log.counts["agent"].n_unique())
+    by_states = -(-wanted // by_agent)
+    for part, paths in enumerate(log.frames()):
+        texts = paths.select(pl.col("agent"), pl.col("states").list.join("\0"))
+        own, same = (np.array([zlib.crc32(x.encode()) for x in texts[c].to_list()]) for c in texts.columns)
+        paths = paths.with_columns(chunk=pl.Series((own % by_agent) * by_states + same % by_states))
+        for (number,), mine in paths.group_by("chunk"):
+            (folder / str(number)).mkdir(parents=True, exist_ok=True)
+            mine.write_parquet(folder / str(number) / f"{part:05d}.parquet")
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitting:
+    """What `pprjax.fit_log` is asked for."""
+
+    goal: str | None = None
+    """what a recourse must do: "state=X", "reward>=x", or "good"; without one, every path gets a recourse."""
+    max_steps: int | None = None
+    """the largest number of actions of a recourse; by default, that of the longest path."""
+    deterministic: bool = False
+    """the same action in the same state always leads to the same state: what certificates need."""
+    smoothing: float | None = None
+    """steps of an agent's own that weigh as much as what everyone does; by default, chosen on held-out paths."""
+
+    def fit(self, log: Log) -> Fitted:
+        """What the log tells."""
+        return fit_log(
+            log,
+            self.goal,
+            smoothing=self.smoothing,
+            max_steps=self.max_steps,
+            deterministic=self.deterministic,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What is to be done, and where."""
+
+    source: Path  # the log, a file or a folder
+    out: Path  # the parquet file to be written
+    columns: Columns = Columns()
+    strict: bool = False  # fail at the first bad row
+    fitting: Fitting = Fitting()
+    config: Config = Config()
+    search: Search = Search()
+    chunk: int = CHUNK  # paths of a chunk, roughly
+
+    def beside(self, ending: str) -> Path:
+        """OUT.ending."""
+        return self.out.with_name(f"{self.out.name}.{ending}")
+
+    @property
+    def work(self) -> Path:
+        """Where the chunks lie until all are done."""
+        return self.beside("work")
+
+    @property
+    def manifest(self) -> Path:
+        """There once the chunks are."""
+        return self.work / "manifest.json"
+
+    def part(self, process: int, num_processes: int) -> Path:
+        """There once this process of so many has done its chunks."""
+        return self.work / f"part-{process}-of-{num_processes}"
+
+    def done(self, number: int) -> Path:
+        """The recourses of a chunk."""
+        return self.work / "done" / f"{number:06d}.parquet"
+
+    def stamp(self) -> dict[str, Any]:
+        """By which a later run knows the same job on the same log."""
+        log = [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in files(self.source)]
+        parts = (self.columns, self.strict, self.fitting, self.config, self.search, self.chunk)
+        return {"log": log, "options": [repr(part) for part in parts]}
+
+
+def begin(job: Job) -> tuple[Log, Fitted]:
+    """Read the log, learn from it, and split it into chunks."""
+    for name in ("log", "chunks", "done"):  # and not OUT.work itself, which other processes watch
+        shutil.rmtree(job.work / name, ignore_errors=True)
+    (job.work / "done").mkdir(parents=True)
+    log = read_log(job.source, job.columns, strict=job.strict, folder=job.work / "log")
+    log.save()
+    fitted = job.fitting.fit(log)
+    check(fitted, job.config, job.search)
+    scatter(log, job.work / "chunks", size=job.chunk)
+    return log, fitted
+
+
+def opened(job: Job) -> tuple[Log, Fitted]:
+    """The same, of a job that was begun."""
+    log = Log.open(job.work / "log")
+    return log, job.fitting.fit(log)
+
+
+def solve_chunk(job: Job, fitted: Fitted, number: int, advance: Advance = lambda amount, gaps: None) -> None:
+    """Write the recourses of a chunk, unless they are there."""
+    target = job.done(number)
+    if target.exists():
+        return
+    paths = pl.read_parquet(sorted((job.work / "chunks" / str(number)).glob("*.parquet")))
+    table = recourse_frame(fitted, paths, job.config, job.search, advance=advance)
+    with replacing(target) as aside:
+        table.write_parquet(aside)
+
+
+def join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, Any]:
+    """Put the chunks together, and what was learned beside them."""
+    table = pl.scan_parquet([job.done(number) for number in numbers])
+    with replacing(job.out) as aside:
+        table.sink_parquet(aside)
+    fitted.save(job.beside("fit"))
+    if log.rejected.height:
+        with replacing(job.beside("rejected")) as aside:
+            log.rejected.write_csv(aside)
+    else:
+        job.beside("rejected").unlink(missing_ok=True)  # of an earlier run
+    shutil.rmtree(job.work)
+    counted, methods = (pl.scan_parquet(job.out).group_by(by).len().sort(by).collect() for by in ("status", "method"))
+    return {
+        "num_paths": log.num_paths,
+        "num_rejected": log.rejected.height,
+        "status": dict(counted.iter_rows()),
+        "method": dict(methods.drop_nulls().iter_rows()),
+        "deterministic": fitted.deterministic,
+        "chance": fitted.transition is not None,
+        "evidence": fitted.evidence,
+    }

@@ -1,0 +1,216 @@
+"""Fitting: a world and the habits of its agents, counted out of a log."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from jaxtyping import Bool, Float, Int
+
+from pprjax import goals
+from pprjax.logs import imitation, marks
+from pprjax.logs.fitted import Fitted, numbers
+from pprjax.logs.log import Log, held_out
+
+MAX_STOCHASTIC_STATES = 512
+"""A world in which chance decides takes S² A numbers; from here on that is refused."""
+
+
+def fit_log(
+    log: Log,
+    goal: str | None = None,
+    *,
+    smoothing: float | None = None,
+    max_steps: int | None = None,
+    deterministic: bool = False,
+) -> Fitted:
+    """Count a world and its agents out of a log.
+
+    Steps that the log does not have are not available. P_A is as in `pprjax.logs.imitation`. A log can show that
+    chance decides in its world, and never that it does not: certificates need `deterministic`, or a log without
+    actions, where an action is to go to the next state.
+
+    Args:
+        goal: "state=X": to arrive in state X, where a path then ends; "reward>=x": to earn x; "good": to end in a
+            state in which more of the logged paths were labelled good than bad, of those that have visited, or not,
+            the same of at most two marked states where that tells better (`pprjax.logs.marks`); None: Eq. 5 as printed.
+        smoothing: m, above 0; default: of a few, the best on held-out paths.
+        max_steps: the largest number of actions of a recourse; default: that of the longest path.
+        deterministic: the same action in the same state always leads to the same next state.
+
+    Raises:
+        ValueError: the goal is none of these, its state, label or rewards are not in the log, an option is out of
+            range, a step contradicts `deterministic`, or chance decides in a world of more than 512 states.
+    """
+    if smoothing is not None and not (np.isfinite(smoothing) and smoothing > 0):
+        raise ValueError(f"smoothing: expected a finite number above 0, got {smoothing}")
+    if max_steps is not None and max_steps < 1:
+        raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
+    if deterministic:
+        _check_deterministic(log)
+    counts = log.counts
+    states, actions = _natural([counts["state"], counts["next"]]), _natural([counts["action"]])
+    agents = _natural([counts["agent"]])
+    names = {"agent": agents, "state": states, "action": actions, "next": states}
+    numbered = counts.with_columns(numbers(counts[column], known) for column, known in names.items())
+    steps = _steps(numbered, (len(states), len(actions)))
+    wanted = _wanted(goal, log, states, steps.most_marks)
+    ends_there = wanted.ends if wanted.ends is not None and not wanted.marks.size else False
+    likelihoods = {} if smoothing is not None else _likelihoods(numbered, steps.times.shape)
+    return Fitted(
+        states=states,
+        actions=actions,
+        agents=agents,
+        deterministic=deterministic or not log.acted,
+        next_state=steps.next_state,
+        transition=steps.transition,
+        times=steps.times,
+        reward=steps.reward,
+        terminal=(steps.times.sum(1) == 0) | ends_there,
+        goal=wanted.goal,
+        ends=wanted.ends,
+        marks=wanted.marks,
+        max_steps=log.longest - 1 if max_steps is None else max_steps,
+        smoothing=_likeliest(likelihoods) if smoothing is None else smoothing,
+        likelihoods=likelihoods,
+        goal_accuracy=wanted.accuracy,
+        own=numbered.group_by("agent", "state", "action").agg(pl.col("count").sum()).sort("agent", "state", "action"),
+    )
+
+
+def _check_deterministic(log: Log) -> None:
+    """Raise an error that names the first step that led elsewhere than the same step before."""
+    step = ["state", "action"]
+    seen = log.counts.group_by(*step, "next").agg(pl.col("first").min()).sort("first")
+    before = seen.with_columns(pl.col("next", "first").first().over(step).name.suffix("_before"))
+    for row in before.filter(pl.col("next") != pl.col("next_before")).head(1).to_dicts():
+        raise ValueError(
+            f"deterministic: {log.place(row['first'])}: action {row['action']!r} in state {row['state']!r} leads to "
+            f"{row['next']!r}, and to {row['next_before']!r} in {log.place(row['first_before'])}"
+        )
+
+
+class _Steps(NamedTuple):
+    """What each action did in each state."""
+
+    times: Int[np.ndarray, "S A"]  # how often it was taken
+    reward: Float[np.ndarray, "S A"]  # the mean of what it paid
+    next_state: Int[np.ndarray, "S A"] | None  # -1 where it was never taken; None where it led here and there
+    transition: Float[np.ndarray, "S A S"] | None  # the shares, where it led here and there
+
+    @property
+    def most_marks(self) -> int:
+        """How many marks leave the world that remembers them small enough."""
+        if self.transition is None:
+            return marks.MAX_MARKS
+        return int(min(marks.MAX_MARKS, np.log2(MAX_STOCHASTIC_STATES / len(self.times))))
+
+
+def _steps(numbered: pl.DataFrame, shape: tuple[int, int]) -> _Steps:
+    edges = numbered.group_by("state", "action", "next").agg(pl.col("count", "reward").sum())
+    s, a, target, count, paid = (edges[c].to_numpy() for c in ("state", "action", "next", "count", "reward"))
+    times, reward = np.zeros(shape, np.int64), np.zeros(shape)
+    np.add.at(times, (s, a), count)
+    np.add.at(reward, (s, a), paid)
+    next_state = transition = None
+    if len(s) == (times > 0).sum():
+        next_state = np.full(shape, -1, np.int32)
+        next_state[s, a] = target
+    elif shape[0] > MAX_STOCHASTIC_STATES:
+        raise ValueError(
+            f"log: chance decides in this world, and it has {shape[0]} states, more than {MAX_STOCHASTIC_STATES}"
+        )
+    else:
+        transition = np.zeros((*shape, shape[0]))
+        transition[s, a, target] = count / times[s, a]
+    return _Steps(times, reward / np.maximum(times, 1), next_state, transition)
+
+
+def _natural(columns: list[pl.Series]) -> np.ndarray:
+    """The distinct values, sorted; as integers where all are whole numbers in their usual spelling."""
+    values = pl.concat([c.rename("") for c in columns]).unique().to_list()
+    if all(re.fullmatch(r"0|-?[1-9]\d{0,17}", v) for v in values):
+        return np.array(sorted(map(int, values)), np.int64)
+    return np.array(sorted(values), object)
+
+
+class _Wanted(NamedTuple):
+    goal: goals.Goal | None = None
+    ends: Bool[np.ndarray, " R"] | None = None  # what meets it, where it is one on states
+    marks: Int[np.ndarray, " k"] = np.zeros(0, np.int32)
+    accuracy: float = float("nan")  # where it was learned
+
+
+def _wanted(goal: str | None, log: Log, states: np.ndarray, most_marks: int) -> _Wanted:
+    """What the words of the goal mean in this log."""
+    if goal is None:
+        return _Wanted()
+    found = re.fullmatch(r"\s*(state|reward|good)\s*(=|>=)?\s*(.*?)\s*", goal, re.DOTALL)
+    match found.groups() if found else None:
+        case ("state", "=", value):
+            ends = np.array([str(s) == value for s in states.tolist()])
+            if not ends.any():
+                raise ValueError(f"goal: no path of the log visits the state {value!r}")
+            return _Wanted(goals.ends_in(ends), ends)
+        case ("reward", ">=", value):
+            if not log.rewarded:
+                raise ValueError("goal: reward>= needs a column of rewards; name it with `reward`")
+            try:
+                return _Wanted(goals.at_least(float(value)))
+            except ValueError:
+                raise ValueError(f"goal: expected a number after reward>=, got {value!r}") from None
+        case ("good", None, ""):
+            if not log.labelled:
+                raise ValueError('goal: "good" needs a column of labels; name it with `good`')
+            told = marks.learn(partial(_votes, log, states), most_marks)
+            if not told.good.any():
+                raise ValueError("goal: in no state do more good paths end than bad ones")
+            return _Wanted(goals.ends_in(told.good), told.good, told.marks, told.accuracy)
+    raise ValueError(f'goal: expected "state=X", "reward>=x" or "good", got {goal!r}')
+
+
+def _votes(
+    log: Log, states: np.ndarray, marked: Int[np.ndarray, " k"]
+) -> tuple[marks.Votes, Int[np.ndarray, " M"], Int[np.ndarray, " M"], marks.Votes]:
+    """The labels of a log, counted as `marks.learn` wants them."""
+    size, parts = len(states), []
+    counted = [(pl.col("good") == good) & (pl.col("held") == held) for held in (False, True) for good in (True, False)]
+    votes = [condition.sum().cast(pl.Int64).alias(f) for condition, f in zip(counted, marks.Votes._fields, strict=True)]
+    for paths in log.frames():
+        rows = paths.select(pl.int_range(pl.len()).alias("path"), "good", held_out().alias("held"), state="states")
+        rows = rows.explode("state")
+        rows = rows.with_columns(state=numbers(rows["state"], states))
+        has = [(pl.col("state") == mark).any().over("path") * 2**j for j, mark in enumerate(marked.tolist())]
+        rows = rows.with_columns(cell=sum(has, pl.lit(0)) * size + pl.col("state").last().over("path"))
+        rows = rows.unique(["path", "state"])
+        parts += [rows.group_by("cell", "state").agg(votes)]
+        parts += [rows.unique("path").with_columns(state=pl.lit(-1, pl.Int32)).group_by("cell", "state").agg(votes)]
+    table = pl.concat(parts).group_by("cell", "state").sum().sort("cell", "state")
+    every, via = table.filter(pl.col("state") < 0), table.filter(pl.col("state") >= 0)
+    whole = np.zeros((len(votes), size << len(marked)), np.int64)
+    whole[:, every["cell"].to_numpy()] = every.select(marks.Votes._fields).to_numpy().T
+    split = marks.Votes(*(via[name].to_numpy() for name in marks.Votes._fields))
+    return marks.Votes(*whole), via["cell"].to_numpy(), via["state"].to_numpy(), split
+
+
+def _likelihoods(numbered: pl.DataFrame, shape: tuple[int, int]) -> dict[float, float]:
+    by = ["agent", "state", "action"]
+    sums = numbered.group_by(by).agg(
+        trained=(pl.col("count") * ~pl.col("held")).sum(), held=(pl.col("count") * pl.col("held")).sum()
+    )
+    sums = sums.sort(by).with_columns(total=pl.col("trained").sum().over("agent", "state"))
+    s, a = sums["state"].to_numpy(), sums["action"].to_numpy()
+    trained, held, total = (sums[c].to_numpy() for c in ("trained", "held", "total"))
+    times = np.zeros(shape, np.int64)
+    np.add.at(times, (s, a), trained)
+    prior = np.where(times > 0, imitation.shared_policy(times), 0.0)[s, a]
+    return {m: imitation.held_out_log_likelihood(trained, total, prior, held, m) for m in imitation.SMOOTHINGS}
+
+
+def _likeliest(likelihoods: dict[float, float]) -> float:
+    """The smoothing of the highest likelihood; 1 where none is known."""
+    known = {m: value for m, value in likelihoods.items() if np.isfinite(value)}
+    return max(known, key=known.__getitem__) if known else 1.0

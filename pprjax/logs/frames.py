@@ -1,0 +1,191 @@
+"""A recourse for each of the whole paths of a log: certified where that is possible, else learned."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Literal, cast
+
+import jax
+import numpy as np
+import polars as pl
+from jaxtyping import Float, Int
+
+from pprjax.certify.edits import whole_costs
+from pprjax.config import Config, check_config
+from pprjax.logs.answers import Answers, Originals
+from pprjax.logs.fitted import Fitted
+from pprjax.logs.log import Log
+from pprjax.paths import Paths
+from pprjax.progress import progress_bar
+from pprjax.solve import Method, recourse
+from pprjax.task import Task
+
+Noise = Literal["fresh", "observed"]
+
+Advance = Callable[[int, Float[np.ndarray, " G"]], None]
+"""Hears how many more paths are done, and which gaps were found, NaN where not known."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """How recourses are looked for."""
+
+    method: Method = "auto"
+    """exact, with proof; search, which may end without one; learn, by Algorithm 1; auto: the first that is possible."""
+    noise: Noise = "fresh"
+    """where chance decides: fresh, as it may next time; observed, as on that trip, as far as its path tells."""
+    seed: int = 0
+    """of the training."""
+    calls: int | None = None
+    """steps of the world that the proof of a search may take; by default 100,000."""
+
+
+def recourse_log(
+    fitted: Fitted,
+    log: Log,
+    config: Config = Config(),
+    *,
+    method: Method = "auto",
+    noise: Noise = "fresh",
+    seed: int = 0,
+) -> Any:
+    """A recourse for each path of a log that misses the goal, in memory; files of any size: `pprjax recourse`.
+
+    Args:
+        method: as in `pprjax.recourse`; all but "learn" need a world that is said to be deterministic
+            (`pprjax.fit_log`).
+        noise: where chance decides, whether it decides anew, "fresh", or as on the logged path as far as that path
+            tells, "observed": what would have happened on this trip. Where no step contradicts another it is the same.
+        seed: of the training. Each path has a key of its own, so its row does not depend on the others.
+
+    Returns:
+        One row a path, sorted by agent and path: agent, path, status ("met": it reaches the goal already; "failed":
+        no recourse can be looked for, and `reason` says why; else as in `pprjax.recourse`), method, seed, reward (R),
+        reward_before and reward_after (R_goal as logged, and of the recourse), s_path, s_policy, distance, gap (a share
+        of the largest R that there may be: 0 where certified, null where not known), probability (that the world leads
+        along the recourse if its actions are taken: below 1 where chance decides), original, recourse, actions, edits
+        (one character each: = kept, ~ replaced, + inserted, - deleted), and reason. A polars frame, or pandas' where
+        the log came as one.
+
+    Raises:
+        ValueError: a setting is out of range, or suits no path of this log: method "exact" or "search" in a world
+            that is not said to be deterministic, or noise "observed" in one that is too large for it.
+    """
+    search = Search(method, noise, seed)
+    with gap_progress(log.num_paths, np.zeros(0)) as advance:
+        frames = [recourse_frame(fitted, paths, config, search, advance=advance) for paths in log.frames()]
+    table = pl.concat(frames).sort("agent", "path")
+    if not log.pandas:
+        return table
+    import pandas as pd  # its user has it
+
+    return pd.DataFrame(table.to_dict(as_series=False))
+
+
+def recourse_frame(
+    fitted: Fitted,
+    paths: pl.DataFrame,
+    config: Config = Config(),
+    search: Search = Search(),
+    *,
+    advance: Advance = lambda amount, gaps: None,
+) -> pl.DataFrame:
+    """`recourse_log` of some of the paths of a log (`Log.frames`).
+
+    Args:
+        advance: called now and again with how many more paths are done, and their gaps.
+    """
+    check(fitted, config, search)
+    paths = paths.sort("agent", "path")
+    originals = Originals.of(fitted, paths)
+    answers = Answers(originals, fitted.max_steps)
+    advance(int(originals.met.sum()), np.zeros(0))
+    solve = partial(_solve, answers, fitted, config, search)
+    for mine in originals.groups():
+        try:
+            solve(mine)
+        except ValueError:  # of one of them; the others can be solved
+            for path in mine:
+                try:
+                    solve(np.array([path]))
+                except ValueError as error:
+                    answers.fail(path, str(error))
+        advance(len(mine), answers.numbers["gap"][mine])
+    return answers.to_frame(fitted, paths["path"], search.seed)
+
+
+def check(fitted: Fitted, config: Config, search: Search) -> None:
+    """Raise a ValueError for what no path of the log can be solved with."""
+    check_config(config, 1)
+    if search.noise == "observed":
+        fitted.check_noise()
+    if search.method not in ("exact", "search"):
+        return
+    whole_costs(config)
+    if fitted.transition is not None:
+        raise ValueError("method: chance decides in this log's world, so nothing can be certified; expected learn")
+    if not fitted.deterministic:
+        raise ValueError(
+            f"method: a log can't show that its world is deterministic; for {search.method}, say so: --deterministic, "
+            "or deterministic=True in fit_log"
+        )
+
+
+def _solve(answers: Answers, fitted: Fitted, config: Config, search: Search, mine: Int[np.ndarray, " M"]) -> None:
+    """Find the recourses of these paths, which begin alike and are one agent's."""
+    originals = answers.originals
+    agent, start = int(originals.agents[mine[0]]), int(np.asarray(originals.paths.symbols)[mine[0], 0])
+    if fitted.deterministic and search.method != "learn" and all(cost == int(cost) for cost in config.costs):
+        _certify(answers, fitted.task(agent, start), config, search, mine)
+        return
+    for at, chances in _trips(fitted, originals.paths, mine, search.noise):
+        _learn(answers, fitted.task(agent, start, chances), config, search.seed, at)
+        answers.likely[at] = fitted.probability(answers.paths(at), chances)
+
+
+def _certify(answers: Answers, task: Task, config: Config, search: Search, mine: Int[np.ndarray, " M"]) -> None:
+    paths = answers.originals.paths[mine]
+    rows = np.concatenate([paths.symbols, cast(np.ndarray, paths.actions)], axis=1)
+    _, first, whose = np.unique(rows, axis=0, return_index=True, return_inverse=True)  # those alike are solved once
+    found = recourse(task, paths[first], config, method=search.method, calls=search.calls)
+    answers.take(found, whose.ravel(), mine)
+
+
+def _learn(answers: Answers, task: Task, config: Config, seed: int, mine: Int[np.ndarray, " M"]) -> None:
+    originals = answers.originals
+    ids = originals.ids[mine]
+    key = jax.random.key(seed)
+    found = recourse(task, originals.paths[mine], config, method="learn", key=key, ids=ids, progress=False)
+    answers.take(found, np.arange(len(mine)), mine)
+
+
+def _trips(
+    fitted: Fitted, paths: Paths, mine: Int[np.ndarray, " M"], noise: Noise
+) -> Iterator[tuple[Int[np.ndarray, " K"], Any]]:
+    """Which of these paths share a world, and its chances: all, or each its own where its noise is known."""
+    if noise == "fresh" or fitted.transition is None:
+        yield mine, None
+        return
+    symbols, actions = np.asarray(paths.symbols), np.asarray(paths.actions)
+    for i in mine:
+        yield np.array([i]), fitted.counterfactual(symbols[i], actions[i])
+
+
+@contextlib.contextmanager
+def gap_progress(num_paths: int, done: Float[np.ndarray, " D"], enabled: bool | None = None) -> Iterator[Advance]:
+    """A progress bar with the mean gap so far. `done`: of the paths that are done already, NaN where not known."""
+    lock, sums = threading.Lock(), np.zeros(2)
+    with progress_bar("recourse", num_paths, done=len(done), enabled=enabled) as bar:
+
+        def advance(amount: int, gaps: Float[np.ndarray, " G"]) -> None:
+            known = gaps[np.isfinite(gaps)]
+            with lock:
+                sums[:] += len(known), known.sum()
+            bar(amount, f"gap {sums[1] / sums[0]:.2%}" if sums[0] else "")
+
+        advance(0, done)
+        yield advance

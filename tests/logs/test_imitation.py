@@ -1,0 +1,60 @@
+"""P_A from demonstrations: everyone's habits as a prior, weighed as held-out paths say."""
+
+import collections
+
+import numpy as np
+import pytest
+from log_walks import NAMED, WALKS, walks
+
+from pprjax.logs.fit import fit_log
+from pprjax.logs.imitation import SMOOTHINGS, agent_policy, held_out_log_likelihood, shared_policy
+from pprjax.logs.log import held_out
+from pprjax.logs.read import read_log
+
+
+def test_the_smoothing_of_the_highest_held_out_likelihood_is_chosen():
+    fitted = fit_log(read_log(walks(400, 1), NAMED), "state=garden")
+    assert set(fitted.likelihoods) == set(SMOOTHINGS)
+    assert fitted.likelihoods[fitted.smoothing] == max(fitted.likelihoods.values())
+    assert fit_log(read_log(WALKS, NAMED), smoothing=7.0).smoothing == 7.0
+
+
+def test_an_agent_with_few_steps_acts_like_everyone_and_one_with_many_like_itself():
+    everyone = np.array([[50, 50], [0, 10]])
+    shared = shared_policy(everyone)
+    np.testing.assert_allclose(shared, [[0.5, 0.5], [0.0, 1.0]])
+    np.testing.assert_allclose(agent_policy(np.zeros((2, 2), int), shared, 3.0), shared)
+    own = agent_policy(np.array([[3000, 0], [0, 0]]), shared, 3.0)
+    assert own[0, 0] == pytest.approx((3000 + 1.5) / 3003)
+    mean = held_out_log_likelihood(np.array([3]), np.array([4]), np.array([0.5]), np.array([7]), 2.0)
+    assert mean == pytest.approx(np.log(4 / 6))
+
+
+def test_everyone_counts_one_step_more_spread_over_the_actions_taken_there():
+    shared = shared_policy(np.array([[3, 0, 1], [0, 0, 0]]))
+    np.testing.assert_allclose(shared, [[3.5 / 5, 0.0, 1.5 / 5], [1 / 3, 1 / 3, 1 / 3]])
+
+
+def test_a_smoothing_is_judged_by_paths_that_it_was_not_counted_from():
+    log = read_log(walks(200, 1), NAMED)
+    fitted = fit_log(log)
+    own, all_agents, held = collections.Counter(), collections.Counter(), []
+    for frame in log.frames():
+        for path in frame.with_columns(held=held_out()).iter_rows(named=True):
+            for step in zip(path["states"], path["actions"], strict=False):
+                if path["held"]:
+                    held.append((path["agent"], *step))
+                else:
+                    own[path["agent"], *step] += 1
+                    all_agents[step] += 1
+    assert 50 < len(held) < 200
+    for m, likelihood in fitted.likelihoods.items():
+        logs = []
+        for agent, state, action in held:
+            there = {a: n for (s, a), n in all_agents.items() if s == state}
+            if action not in there:
+                continue
+            prior = (there[action] + 1 / len(there)) / (sum(there.values()) + 1)
+            mine = sum(own[agent, state, a] for a in there)
+            logs.append(np.log((own[agent, state, action] + m * prior) / (mine + m)))
+        assert likelihood == pytest.approx(np.mean(logs))
