@@ -74,8 +74,7 @@ class Answers:
         self.status[mine] = result.status[whose]
         self.method[mine] = result.method[whose]
         known = np.isfinite(result.bound) & (result.status != "infeasible")
-        gap = np.where(known, relative_gap(result.reward, result.bound), np.nan)
-        self.numbers["gap"][mine] = np.where(result.gap == 0, 0.0, gap)[whose]
+        self.numbers["gap"][mine] = np.where(known, relative_gap(result.reward, result.bound), np.nan)[whose]
 
     def paths(self, mine: Int[np.ndarray, " M"]) -> Paths:
         """The recourses of these paths."""

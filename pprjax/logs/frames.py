@@ -52,6 +52,7 @@ def recourse_log(
     method: Method = "auto",
     noise: Noise = "fresh",
     seed: int = 0,
+    calls: int | None = None,
 ) -> Any:
     """A recourse for each path of a log that misses the goal, in memory; files of any size: `pprjax recourse`.
 
@@ -61,6 +62,7 @@ def recourse_log(
         noise: where chance decides, whether it decides anew, "fresh", or as on the logged path as far as that path
             tells, "observed": what would have happened on this trip. Where no step contradicts another it is the same.
         seed: of the training. Each path has a key of its own, so its row does not depend on the others.
+        calls: of "search": steps of the world that the proof of one path may take; default 100,000.
 
     Returns:
         One row a path, sorted by agent and path: agent, path, status ("met": it reaches the goal already; "failed":
@@ -75,7 +77,7 @@ def recourse_log(
         ValueError: a setting is out of range, or suits no path of this log: method "exact" or "search" in a world
             that is not said to be deterministic, or noise "observed" in one that is too large for it.
     """
-    search = Search(method, noise, seed)
+    search = Search(method, noise, seed, calls)
     with gap_progress(log.num_paths, np.zeros(0)) as advance:
         frames = [recourse_frame(fitted, paths, config, search, advance=advance) for paths in log.frames()]
     table = pl.concat(frames).sort("agent", "path")
