@@ -182,7 +182,7 @@ def test_mistakes_are_named(tmp_path):
     log = read_log(WALKS, NAMED)
     for goal, said in {
         "state=moon": "visits the state 'moon'",
-        "reward>=much": "a number behind reward>=, got 'much'",
+        "reward>=much": "a number after reward>=, got 'much'",
         "good": "needs a column of labels",
         "win": 'expected "state=X", "reward>=x" or "good"',
     }.items():
