@@ -64,7 +64,8 @@ def _groups_of(config: Config) -> StructConstructorSpec:
     fields = []
     for number, (group, mine) in enumerate([*groups, (ALGORITHM, list(knobs.values()))]):
         kind = type(f"Knobs{number}", (_Knobs,), {"spec": StructConstructorSpec(dict, tuple(mine))})
-        fields.append(StructFieldSpec(f"knobs{number}", Annotated[kind, group], tyro.MISSING))
+        annotation: Any = Annotated[kind, group]
+        fields.append(StructFieldSpec(f"knobs{number}", annotation, tyro.MISSING))
     return StructConstructorSpec(
         lambda **parts: Config(**{name: value for part in parts.values() for name, value in part.items()}),
         tuple(fields),

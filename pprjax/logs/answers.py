@@ -64,7 +64,7 @@ class Answers:
         """Row whose[i] of a Recourse answers path mine[i]."""
         width = result.paths.symbols.shape[1]
         self.symbols[mine, :width] = result.paths.symbols[whose]
-        self.actions[mine, : width - 1] = result.paths.actions[whose]
+        self.actions[mine, : width - 1] = np.asarray(result.paths.actions)[whose]
         feasible = result.status[whose] != "infeasible"
         self.lengths[mine] = np.where(feasible, result.paths.lengths[whose], 0)
         self.distance[mine] = result.scores.distance[whose]
