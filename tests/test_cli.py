@@ -26,8 +26,6 @@ FILES = ["ladder.parquet", "ladder.png", "recourse.parquet", "routes.png", "summ
 WITHOUT_JAX = """
 import sys
 from pprjax.cli import main
-from pprjax.commands import options
-from pprjax.config import Config
 assert main(["--help"]) == main([]) == main(["--version"]) == 0
 assert main(["gridword"]) == 2
 heavy = {"jax", "gymnax", "polars", "matplotlib"} & set(sys.modules)
