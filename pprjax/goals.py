@@ -11,6 +11,9 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float
 
+TOLERANCE = 1e-6
+"""Of thresholds on R_goal, as a share of Σ|r_t|: sums of rounded rewards that differ by less count as equal."""
+
 
 @struct.dataclass
 class Outcome:
@@ -18,7 +21,13 @@ class Outcome:
 
     state: Any  # the world's final state
     reached: jax.Array  # bool[], the world's own `reached_goal` there
-    reward_goal: jax.Array  # float[], R_goal of the path
+    reward_goal: jax.Array  # float[], R_goal of the path, Σ r_t
+    magnitude: jax.Array | None = None  # float[], Σ|r_t|; None: |R_goal|, as where no reward is negative
+
+    @property
+    def tolerance(self) -> Float[Array, ""]:
+        """What R_goal must differ by to differ."""
+        return TOLERANCE * (jnp.abs(self.reward_goal) if self.magnitude is None else self.magnitude)
 
 
 @runtime_checkable
@@ -30,8 +39,8 @@ class Goal(Protocol):
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]: ...
 
-    def of(self, original_reward_goal: Float[Array, ""]) -> Goal:
-        """The goal for an original path that earned this R_goal."""
+    def of(self, original_reward_goal: Float[Array, ""], magnitude: Float[Array, ""] | float = 0.0, /) -> Goal:
+        """The goal for an original path that earned this R_goal = Σ r_t, with magnitude = Σ|r_t|."""
         ...
 
 
@@ -44,38 +53,38 @@ class Reached:
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
         return outcome.reached
 
-    def of(self, original_reward_goal) -> Reached:
-        del original_reward_goal
+    def of(self, *earned) -> Reached:
+        del earned
         return self
 
 
 @struct.dataclass
 class AtLeast:
-    """R_goal ≥ x."""
+    """R_goal ≥ x, to within the tolerance."""
 
     x: jax.Array  # float[]
     uses_reward: ClassVar[bool] = True
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
-        return outcome.reward_goal >= self.x
+        return outcome.reward_goal >= self.x - outcome.tolerance
 
-    def of(self, original_reward_goal) -> AtLeast:
-        del original_reward_goal
+    def of(self, *earned) -> AtLeast:
+        del earned
         return self
 
 
 @struct.dataclass
 class Improved:
-    """The world's own goal, with a higher R_goal than the original path's."""
+    """The world's own goal, with a higher R_goal than the original path's, by more than the tolerance of either."""
 
-    above: jax.Array | float = -float("inf")  # float[], R_goal of the original
+    above: jax.Array | float = -float("inf")  # float[], R_goal of the original, and the tolerance of it
     uses_reward: ClassVar[bool] = True
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
-        return outcome.reached & (outcome.reward_goal > self.above)
+        return outcome.reached & (outcome.reward_goal > self.above + outcome.tolerance)
 
-    def of(self, original_reward_goal) -> Improved:
-        return Improved(original_reward_goal)
+    def of(self, original_reward_goal, magnitude=0.0, /) -> Improved:
+        return Improved(original_reward_goal + TOLERANCE * magnitude)
 
 
 @struct.dataclass
@@ -88,8 +97,8 @@ class Condition:
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
         return jnp.asarray(self.function(outcome.state, outcome.reward_goal), bool)
 
-    def of(self, original_reward_goal) -> Condition:
-        del original_reward_goal
+    def of(self, *earned) -> Condition:
+        del earned
         return self
 
 
@@ -97,11 +106,15 @@ reached = Reached()
 """The world's own goal: `reached_goal`, or natural termination where a world does not say."""
 
 improved = Improved()
-"""The world's own goal, with a higher R_goal than the original path's."""
+"""The world's own goal, with a higher R_goal than the original path's, by more than a millionth of Σ|r_t| of both.
+
+Where the original's actions are not known, its R_goal is that of the likeliest way along its symbols: see
+`pprjax.rollout.trace`.
+"""
 
 
 def at_least(x: float) -> AtLeast:
-    """The goal R_goal ≥ x."""
+    """The goal R_goal ≥ x, to within a millionth of Σ|r_t|, the summed magnitudes of the rewards."""
     return AtLeast(jnp.asarray(x, jnp.result_type(float)))
 
 
@@ -115,8 +128,8 @@ class ClassIs:
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
         return outcome.state.class_probs[self.c] > 0.5
 
-    def of(self, original_reward_goal) -> ClassIs:
-        del original_reward_goal
+    def of(self, *earned) -> ClassIs:
+        del earned
         return self
 
 
@@ -138,8 +151,8 @@ class EndsIn:
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
         return self.states[outcome.state.id]
 
-    def of(self, original_reward_goal) -> EndsIn:
-        del original_reward_goal
+    def of(self, *earned) -> EndsIn:
+        del earned
         return self
 
 

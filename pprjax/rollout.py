@@ -16,6 +16,7 @@ from pprjax import edit_distance
 from pprjax.config import Config
 from pprjax.constraints import violations
 from pprjax.goals import Goal
+from pprjax.likeliest import all_steps, likeliest_actions
 from pprjax.paths import PAD
 from pprjax.reward import similarity, total
 from pprjax.task import State, Task
@@ -227,7 +228,8 @@ def _trajectory(
     else:
         path = jnp.where(last, similarity(distance), 0.0)
     paid = steps.reward + config.lambda_policy * steps.habit + config.lambda_path * path
-    outcome = task.outcome(lane.state, lane.terminated, lane.reward_goal)
+    magnitude = jnp.sum(jnp.where(taken, jnp.abs(steps.reward), 0.0))
+    outcome = task.outcome(lane.state, lane.terminated, lane.reward_goal, magnitude)
     met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
     symbols = jnp.concatenate([first[None], jnp.where(taken, steps.symbol, PAD)])
     actions = jnp.where(taken, steps.action, PAD)
@@ -270,40 +272,49 @@ def trace(
 
     Constraints bind a recourse and not what happened: the original is followed through whatever they forbid.
 
+    Where the actions are not known, it is the likeliest way of the path as a whole that counts, of equally likely ones
+    the best rewarded (see `pprjax.likeliest`). That takes a table of the world, and a P_A without memory: a world that
+    says `deterministic = True`, with `state_id` and `state_from_id` and at most 4,096 states. Elsewhere the likeliest
+    action that leads to the next symbol is taken each time, without looking ahead.
+
     Args:
-        actions: the actions taken, PAD behind the end. None: at each step the available action that leads to the next
-            symbol, the likeliest under P_A where there are several.
+        actions: the actions taken, PAD behind the end; None: not known.
     """
     n, horizon = symbols.shape[0], task.horizon
     task = task.replace(constraints=None)
     choices = jnp.arange(task.num_actions)
+    steps = all_steps(task) if actions is None else None
+    plan = None if steps is None else likeliest_actions(steps, symbols, length)
 
     def step(lane, t):
-        state, carry, reward_goal, followed, terminated = lane
+        state, carry, reward_goal, magnitude, followed, terminated = lane
         carry, log_probs = task.log_probs(carry, state)
         available = task.available(state)
         step_key = jax.random.fold_in(key, t)
         inside = (t + 1 < length) & followed & ~terminated
-        if actions is None:
+        if actions is not None:
+            action = jnp.maximum(actions[t], 0)
+        elif plan is not None:
+            action = jnp.maximum(plan[t, task.state_id(state)], 0)
+        else:
             leads = jax.vmap(lambda a: task.symbol(task.step(step_key, state, a)[0]))(choices) == symbols[t + 1]
             usable = leads & available
             action = jnp.argmax(jnp.where(usable, jnp.maximum(log_probs, -1e30), -jnp.inf)).astype(jnp.int32)
-        else:
-            action = jnp.maximum(actions[t], 0)
         following, reward, ended = task.step(step_key, state, action)
         fits = available[action] & (task.symbol(following) == symbols[t + 1]) & inside
-        after = (following, carry, reward_goal + reward, followed & fits, ended)
+        after = (following, carry, reward_goal + reward, magnitude + jnp.abs(reward), followed & fits, ended)
         lane = jax.tree.map(lambda new, old: jnp.where(fits, new, old), after, lane)
-        lane = (*lane[:3], followed & (fits | (t + 1 >= length)), lane[4])
+        lane = (*lane[:4], followed & (fits | (t + 1 >= length)), lane[5])
         return lane, jnp.where(fits, action, PAD)
 
     state = task.reset(key)
     starts = task.symbol(state) == symbols[0]
-    lane = (state, task.policy.init(), jnp.zeros((), jnp.result_type(float)), starts, jnp.bool_(False))
-    (_, _, reward_goal, followed, _), taken = jax.lax.scan(step, lane, jnp.arange(n - 1))
+    zero = jnp.zeros((), jnp.result_type(float))
+    lane = (state, task.policy.init(), zero, zero, starts, jnp.bool_(False))
+    (_, _, reward_goal, magnitude, followed, _), taken = jax.lax.scan(step, lane, jnp.arange(n - 1))
     taken = jnp.concatenate([taken, jnp.full(horizon, PAD, jnp.int32)])[:horizon]
     reward_goal = jnp.where(followed, reward_goal, -jnp.inf)
-    goal = None if task.goal is None else task.goal.of(reward_goal)
+    goal = None if task.goal is None else task.goal.of(reward_goal, magnitude)
     return Original(
         symbols=symbols, length=length, actions=taken, followed=followed, reward_goal=reward_goal, goal=goal
     )

@@ -264,11 +264,17 @@ class Task:
             return self.habits(state, log_probs, habit)[action]
         return table.ravel()[self.state_id(state) * self.num_actions + action]
 
-    def outcome(self, state: State, terminated: Bool[Array, ""], reward_goal: Float[Array, ""]) -> Outcome:
-        """How a path ended that stopped in `state` with R_goal."""
+    def outcome(
+        self,
+        state: State,
+        terminated: Bool[Array, ""],
+        reward_goal: Float[Array, ""],
+        magnitude: Float[Array, ""] | None = None,
+    ) -> Outcome:
+        """How a path ended that stopped in `state` with R_goal = Σ r_t, and magnitude = Σ|r_t|."""
         own = hasattr(self.env, "reached_goal")
         reached = jnp.asarray(self.env.reached_goal(state, self.params), bool) if own else terminated
-        return Outcome(state=state, reached=reached, reward_goal=reward_goal)
+        return Outcome(state=state, reached=reached, reward_goal=reward_goal, magnitude=magnitude)
 
 
 jax.tree_util.register_dataclass(

@@ -94,19 +94,18 @@ class Mdp:
         return found
 
     def own_reward(self, original):
-        """R_goal of the best-rewarded walk that spells the original, -inf where there is none."""
-        if self.symbols[0] != original[0]:
-            return -np.inf
-        earned = {0: 0.0}
+        """R_goal of the likeliest walk that spells the original, of equally likely ones the best; -inf: none does."""
+        never = self.probs == 0
+        log_prob = np.where(never, 0.0, np.log(np.where(never, 1.0, self.probs.astype(float))))
+        walks = [(0, 0, 0.0, 0.0)] if self.symbols[0] == original[0] else []
         for symbol in original[1:]:
-            after = {}
-            for s, goal in earned.items():
-                for a in self.usable(s):
-                    if self.symbols[self.next_state[s, a]] == symbol:
-                        n = self.next_state[s, a]
-                        after[n] = max(after.get(n, -np.inf), goal + self.reward[s, a])
-            earned = after
-        return max(earned.values(), default=-np.inf)
+            walks = [
+                (last, luck - never[s, a], likely + log_prob[s, a], goal + self.reward[s, a])
+                for s, luck, likely, goal in walks
+                for a in self.usable(s)
+                if self.symbols[last := int(self.next_state[s, a])] == symbol
+            ]
+        return max(((luck, round(likely, 5), goal) for _, luck, likely, goal in walks), default=(0, 0, -np.inf))[2]
 
     def meets(self, name, state, goal, original):
         return {

@@ -190,22 +190,24 @@ def _solve_one(
     changes = jnp.argmax(reward >= reward[-1] - _ROUNDING * jnp.abs(reward).max()).astype(jnp.int32)
 
     def step(carry, x):
-        state, left, earned = carry
+        state, left, earned, magnitude = carry
         action_observed, actions, move, uniform = x
         action = actions[state, left].astype(jnp.int32)
         goes_on = (action != PAD) & ~world.stops[state]
         following = world.following[action, state] if move is None else _draw(move[action, state], uniform)
-        moved = (following, left - (action != action_observed), earned + world.reward[action, state])
+        paid = world.reward[action, state]
+        moved = (following, left - (action != action_observed), earned + paid, magnitude + jnp.abs(paid))
         carry = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), moved, carry)
         return carry, (jnp.where(goes_on, world.symbol[following], PAD), jnp.where(goes_on, action, PAD))
 
     uniform = jax.random.uniform(key_path, observed.actions.shape)
-    (final, _, earned), (symbols, actions) = jax.lax.scan(
-        step, (start, changes, jnp.zeros((), reward.dtype)), (observed.actions, policy, moves, uniform)
+    nothing = jnp.zeros((), reward.dtype)
+    (final, _, earned, magnitude), (symbols, actions) = jax.lax.scan(
+        step, (start, changes, nothing, nothing), (observed.actions, policy, moves, uniform)
     )
     symbols = jnp.concatenate([world.symbol[start][None], symbols])
-    outcome = task.outcome(jax.tree.map(lambda x: x[final], world.states), world.ended[final], earned)
-    own = jnp.where(observed.actions == PAD, 0.0, world.reward[observed.actions, observed.states[:-1]]).sum()
+    outcome = task.outcome(jax.tree.map(lambda x: x[final], world.states), world.ended[final], earned, magnitude)
+    own = jnp.where(observed.actions == PAD, 0.0, world.reward[observed.actions, observed.states[:-1]])
     return _Plan(
         reward=reward,
         policy=policy,
@@ -216,7 +218,7 @@ def _solve_one(
         unchanged=jnp.all(symbols == observed.symbols),
         terminated=world.ended[final],
         reached=outcome.reached,
-        met=jnp.bool_(True) if task.goal is None else task.goal.of(own)(outcome),
+        met=jnp.bool_(True) if task.goal is None else task.goal.of(own.sum(), jnp.abs(own).sum())(outcome),
     )
 
 

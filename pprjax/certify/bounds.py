@@ -10,7 +10,7 @@ from jaxtyping import Float
 from pprjax.certify import grading
 from pprjax.certify.grading import Graded, grade
 from pprjax.certify.problem import Block, Problem
-from pprjax.certify.unrolled import best_so_far, best_to_come, ending_values, follow, spelling
+from pprjax.certify.unrolled import Earned, best_so_far, best_to_come, ending_values, follow, spelling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,9 +35,10 @@ class Bounds:
 
 def bounds(problem: Problem, block: Block) -> Bounds:
     """The bounds of a block."""
-    kinds, kind = np.unique(np.stack([block.lambda_policy, block.own_reward]), axis=1, return_inverse=True)
-    lambda_policy, own_reward = kinds
-    ending = ending_values(problem.task, problem.unrolled, own_reward)
+    (lambda_policy, *own), kind = np.unique(
+        np.stack([block.lambda_policy, block.own_reward, block.own_magnitude]), axis=1, return_inverse=True
+    )
+    ending = ending_values(problem.task, problem.unrolled, Earned(*own))
     return Bounds(
         kind=kind.ravel(),
         lambda_policy=lambda_policy,

@@ -18,7 +18,7 @@ from pprjax.certify.bounds import best_of_all, best_unchanged, bounds
 from pprjax.certify.budgets import every_budget, on_devices, pose, prune
 from pprjax.certify.grading import Graded, grade
 from pprjax.certify.optimum import described, solved
-from pprjax.certify.problem import Block, Problem, original_rewards
+from pprjax.certify.problem import Block, Problem
 from pprjax.config import Config
 from pprjax.paths import Paths
 from pprjax.result import Frontier
@@ -63,7 +63,7 @@ def exact_frontier(task: Task, originals: Paths, config: Config, *, max_edits: i
         status=status,
         method=np.full(len(path), "exact"),
         limit=_limits(path, graded, size),
-        original_goal=original_rewards(problem, originals),
+        original_goal=problem.original_reward,
         lambda_policy=np.broadcast_to(np.asarray(config.lambda_policy, float), size),
     )
 

@@ -21,8 +21,8 @@ from pprjax import goals, metrics
 from pprjax.certify.best import best_paths
 from pprjax.certify.grading import Graded
 from pprjax.certify.n_best import n_best_paths
-from pprjax.certify.problem import Block, Problem, blocks, original_rewards
-from pprjax.certify.unrolled import goal_met
+from pprjax.certify.problem import Block, Problem, blocks
+from pprjax.certify.unrolled import Earned, goal_met
 from pprjax.config import Config
 from pprjax.metrics import Scores
 from pprjax.paths import Paths
@@ -78,7 +78,7 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
         method=np.full(len(path), "exact"),
         scores=scores,
         status=status,
-        original_goal=original_rewards(problem, originals),
+        original_goal=problem.original_reward,
         lambda_path=lambda_path,
         lambda_policy=lambda_policy,
         greedy_reward=nothing,
@@ -113,8 +113,8 @@ def described(problem: Problem, graded: Graded) -> tuple[Paths, Scores, np.ndarr
     reached = feasible
     if task.goal is None:
         everywhere = np.arange(tables.num_rows, dtype=np.int32)
-        nothing = np.zeros(tables.num_rows)
-        reached = goal_met(task, goals.reached, tables, everywhere, nothing, nothing[:1])[0, graded.row]
+        nothing, origin = Earned(*np.zeros((2, tables.num_rows))), Earned(*np.zeros((2, 1)))
+        reached = goal_met(task, goals.reached, tables, everywhere, nothing, origin)[0, graded.row]
     ended = metrics.status(distance=graded.distance, reached=reached, terminated=tables.ended[graded.row], met=None)
     scores = Scores(
         goal=graded.goal,

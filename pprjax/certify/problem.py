@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from pprjax.certify import limits
 from pprjax.certify.edits import WholeCosts, whole_costs
 from pprjax.certify.tables import UNAVAILABLE, Tables, tabulate
-from pprjax.certify.unrolled import Unrolled, unroll
+from pprjax.certify.unrolled import Earned, Unrolled, unroll
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols
 from pprjax.paths import PAD, Paths
+from pprjax.rollout import trace
 from pprjax.task import Task
 
 
@@ -26,7 +28,7 @@ class Problem:
     unrolled: Unrolled
     costs: WholeCosts
     max_distance: float  # the most edits, inf where no constraint says so
-    free: Tables  # of the world without constraints: an original went its way before there were any
+    original_reward: np.ndarray  # float64[all], R_goal of every original, not only of a block; -inf: not followed
 
     @property
     def tables(self) -> Tables:
@@ -40,6 +42,7 @@ class Block:
     symbols: np.ndarray  # int32[B, N], PAD behind the end
     lengths: np.ndarray  # int32[B]
     own_reward: np.ndarray  # float64[B], R_goal of the original, 0 where the goal does not read it
+    own_magnitude: np.ndarray  # float64[B], Σ|r_t| of it, 0 likewise
     lambda_path: np.ndarray  # float64[B]
     lambda_policy: np.ndarray  # float64[B]
 
@@ -62,10 +65,12 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
     lambda_policy = _weights("lambda_policy", config.lambda_policy, size)
     tables = tabulate(task, habit=config.habit)
     symbols, lengths = _checked(originals, tables)
-    actions = np.full((size, 1), PAD) if originals.actions is None else np.asarray(originals.actions)
+
     reads_reward = task.goal is not None and task.goal.uses_reward
     constraints = task.constraints
     free = tables if constraints is None else tabulate(task.replace(constraints=None), habit=config.habit)
+    own = earned_by(task, free, dataclasses.replace(originals, symbols=symbols, lengths=lengths))
+    asked = own if reads_reward else Earned(*np.zeros((2, size)))
     limit = np.inf if constraints is None or constraints.max_distance is None else float(constraints.max_distance)
     kept = kept_symbols(constraints, originals)
     kept = np.zeros((size, 0), np.int32) if kept is None else kept
@@ -76,55 +81,56 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
         together = max(1, limits.BLOCK_FLOATS // max(unrolled.row.size, tables.following.size))
         for low in range(0, len(mine), together):
             at = mine[low : low + together]
-            own = own_reward(free, symbols[at], lengths[at], actions[at]) if reads_reward else np.zeros(len(at))
-            block = Block(symbols[at], lengths[at], own, lambda_path[at], lambda_policy[at])
-            yield at, Problem(task, unrolled, costs, limit, free), block
+
+            block = Block(symbols[at], lengths[at], *(x[at] for x in asked), lambda_path[at], lambda_policy[at])
+            yield at, Problem(task, unrolled, costs, limit, own.reward), block
 
 
-def original_rewards(problem: Problem, originals: Paths) -> Float[np.ndarray, " B"]:
-    """R_goal of each original; -inf where the world can't follow it."""
-    tables, symbols, lengths = problem.free, np.asarray(originals.symbols), np.asarray(originals.lengths)
-    if originals.actions is not None:
-        return _rewards_along(tables, symbols, lengths, np.asarray(originals.actions))
-    together = max(1, limits.BLOCK_FLOATS // tables.following.size)
-    nothing = np.full((len(symbols), 1), PAD)
-    parts = [slice(low, low + together) for low in range(0, len(symbols), together)]
-    return np.concatenate([own_reward(tables, symbols[at], lengths[at], nothing[at]) for at in parts])
+def earned_by(task: Task, tables: Tables, originals: Paths) -> Earned:
+    """What the originals earned, float64[B]; R_goal is -inf where the world can't follow one.
 
+    Where their actions are not known they went as `pprjax.rollout.trace` says, which the learner asks as well.
 
-def _rewards_along(
-    tables: Tables, symbols: Int[np.ndarray, "B N"], lengths: Int[np.ndarray, " B"], actions: Int[np.ndarray, "B M"]
-) -> Float[np.ndarray, " B"]:
-    """R_goal along these actions; -inf where they do not lead along the symbols."""
-    row, earned = np.zeros(len(symbols), np.int64), np.zeros(len(symbols))
+    Args:
+        tables: of the task without constraints, which bind no original.
+        originals: their symbols padded as in a Block.
+    """
+    symbols, lengths = np.asarray(originals.symbols), np.asarray(originals.lengths)
+    actions = originals.actions
+    actions = _likeliest_actions(task, symbols, lengths) if actions is None else np.asarray(actions)
+    row = np.zeros(len(symbols), np.int64)
+    earned, magnitude = np.zeros((2, len(symbols)))
     follows = symbols[:, 0] == tables.symbol[0]
-    for t in range(symbols.shape[1] - 1):
+    for t in range(min(symbols.shape[1] - 1, actions.shape[1])):
         moves = follows & (t + 1 < lengths)
         action = np.maximum(actions[:, t], 0)
         after = np.where(actions[:, t] < 0, UNAVAILABLE, tables.following[row, action])
         leads = moves & (after != UNAVAILABLE) & (tables.symbol[after] == symbols[:, t + 1])
-        earned += np.where(leads, tables.reward[row, action], 0.0)
+        paid = np.where(leads, tables.reward[row, action], 0.0)
+        earned += paid
+        magnitude += np.abs(paid)
         row = np.where(leads, after, row)
         follows &= leads | ~moves
-    return np.where(follows, earned, -np.inf)
+    return Earned(np.where(follows, earned, -np.inf), magnitude)
 
 
-def own_reward(
-    tables: Tables, symbols: Int[np.ndarray, "B N"], lengths: Int[np.ndarray, " B"], actions: Int[np.ndarray, "B M"]
-) -> Float[np.ndarray, " B"]:
-    """R_goal of each original: of the best-rewarded way to trace its symbols, -inf where there is none."""
+def _likeliest_actions(
+    task: Task, symbols: Int[np.ndarray, "B N"], lengths: Int[np.ndarray, " B"]
+) -> Int[np.ndarray, "B N"]:
     size, length = symbols.shape
-    choices = np.arange(tables.num_actions)
-    value = np.full((size, tables.num_rows + 1), -np.inf)  # row -1, UNAVAILABLE, is the last
-    for t in reversed(range(length)):
-        q = tables.reward + value[:, tables.following]
-        if t < actions.shape[1]:
-            taken = actions[:, t, None, None]
-            q = np.where((taken == PAD) | (taken == choices), q, -np.inf)
-        last = lengths[:, None] - 1
-        here = np.where(t == last, 0.0, np.where(t < last, q.max(-1), -np.inf))
-        value[:, :-1] = np.where(tables.symbol == symbols[:, t, None], here, -np.inf)
-    return value[:, 0]
+    task = task.replace(constraints=None, goal=None, horizon=length)
+    together = max(8, limits.BLOCK_FLOATS // (length * task.env.num_states))
+    parts = []
+    for low in range(0, size, together):
+        whose = np.arange(low, min(low + together, size))
+        at = np.resize(whose, limits.size_of(len(whose)))
+        parts.append(np.asarray(_traced(task, symbols[at], lengths[at]))[: len(whose)])
+    return np.concatenate(parts)
+
+
+@jax.jit
+def _traced(task: Task, symbols, lengths) -> Int[Array, "B N"]:
+    return jax.vmap(lambda s, n: trace(task, s, n, jax.random.key(0)).actions)(symbols, lengths)
 
 
 def _weights(name: str, value, size: int) -> Float[np.ndarray, " B"]:

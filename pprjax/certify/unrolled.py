@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,6 +13,13 @@ from pprjax.certify import limits
 from pprjax.certify.tables import UNAVAILABLE, Tables
 from pprjax.paths import PAD
 from pprjax.task import Task
+
+
+class Earned(NamedTuple):
+    """What paths earned. float64."""
+
+    reward: np.ndarray  # R_goal = Σ r_t
+    magnitude: np.ndarray  # Σ|r_t|, to which thresholds on R_goal are relative
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Unrolled:
 
     tables: Tables
     row: np.ndarray  # int32[T + 1, W], of the tables; 0 in padding
-    earned: np.ndarray  # float64[T + 1, W], R_goal so far; 0 where the goal does not read it
+    earned: Earned  # float64[T + 1, W] each, so far, Σ|r_t| the largest of all ways; 0 where the goal does not read it
     following: np.ndarray  # int32[T + 1, W, A], node of the next layer; W where there is none
     stops: np.ndarray  # bool[T + 1, W], a path ends here, every kept step visited and no forbidden one
 
@@ -45,12 +52,15 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         TooLargeError: a layer has more than MAX_LAYER nodes.
     """
     wanted = np.append(kept, PAD)
-    rows, earned, visited = [np.zeros(1, np.int32)], [np.zeros(1)], [np.array([wanted[0] == tables.symbol[0]], int)]
+    rows, visited = [np.zeros(1, np.int32)], [np.array([wanted[0] == tables.symbol[0]], int)]
+    earned, magnitude = [np.zeros(1)], [np.zeros(1)]
+    reward = tables.reward.astype(float) if reads_reward else np.zeros(tables.reward.shape)
     edges = []
     for _ in range(task.horizon):
         targets = tables.following[rows[-1]]
         there = targets != UNAVAILABLE
-        sums = np.where(reads_reward, earned[-1][:, None] + tables.reward[rows[-1]], 0.0)[there] + 0.0
+        sums = (earned[-1][:, None] + reward[rows[-1]])[there] + 0.0  # + 0.0: -0.0 and 0.0 are one node
+        sizes = (magnitude[-1][:, None] + np.abs(reward[rows[-1]]))[there]
         progress = visited[-1][:, None] + (tables.symbol[targets] == wanted[visited[-1]][:, None])
         parts = [targets[there], sums, *([progress[there]] if kept.size else [])]
         nodes, index = np.unique(np.stack(parts), axis=1, return_inverse=True)
@@ -60,6 +70,8 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         edges.append(edge)
         rows.append(nodes[0].astype(np.int32))
         earned.append(nodes[1])
+        magnitude.append(np.zeros(nodes.shape[1]))
+        np.maximum.at(magnitude[-1], index.ravel(), sizes)
         visited.append(nodes[2].astype(int) if kept.size else np.zeros(len(nodes[0]), int))
     edges.append(np.full((len(rows[-1]), tables.num_actions), UNAVAILABLE, np.int32))
 
@@ -68,14 +80,15 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
     unrolled = Unrolled(
         tables=tables,
         row=np.zeros(shape, np.int32),
-        earned=np.zeros(shape),
+        earned=Earned(np.zeros(shape), np.zeros(shape)),
         following=np.full((*shape, tables.num_actions), width, np.int32),
         stops=np.zeros(shape, bool),
     )
     startable = task.constraints is None or not bool(task.constraints.forbids(tables.symbol[0]))
-    for t, (row, sums, seen, edge) in enumerate(zip(rows, earned, visited, edges, strict=True)):
+    for t, (row, seen, edge) in enumerate(zip(rows, visited, edges, strict=True)):
         unrolled.row[t, : len(row)] = row
-        unrolled.earned[t, : len(row)] = sums
+        unrolled.earned.reward[t, : len(row)] = earned[t]
+        unrolled.earned.magnitude[t, : len(row)] = magnitude[t]
         unrolled.following[t, : len(row)] = np.where(edge == UNAVAILABLE, width, edge)
         unrolled.stops[t, : len(row)] = (edge == UNAVAILABLE).all(1) & (seen == kept.size) & startable
     return unrolled
@@ -88,20 +101,19 @@ def _check_width(num_nodes: int, reads_reward: bool, num_kept: int) -> None:
         raise limits.TooLargeError(f"task: more than {limits.MAX_LAYER} {what} too many for a certificate")
 
 
-def ending_values(
-    task: Task, unrolled: Unrolled, own_reward: Float[np.ndarray, " K"]
-) -> Float[np.ndarray, "K layers W"]:
+def ending_values(task: Task, unrolled: Unrolled, own: Earned) -> Float[np.ndarray, "K layers W"]:
     """What it is worth to end in a node: 0, or -inf where no path ends there or the goal isn't met.
 
     Args:
-        own_reward: R_goal of each original, which its goal may ask for.
+        own: float64[K] each, what the originals earned, which their goals may ask for.
     """
     stops = unrolled.stops
-    values = np.where(np.broadcast_to(stops, (len(own_reward), *stops.shape)), 0.0, -np.inf)
+    values = np.where(np.broadcast_to(stops, (len(own.reward), *stops.shape)), 0.0, -np.inf)
     if task.goal is None or not stops.any():
         return values
-    ends, index = np.unique(np.stack([unrolled.row[stops], unrolled.earned[stops]]), axis=1, return_inverse=True)
-    met = goal_met(task, task.goal, unrolled.tables, ends[0].astype(np.int32), ends[1], own_reward)[:, index.ravel()]
+    ends = np.stack([unrolled.row[stops], *(x[stops] for x in unrolled.earned)])
+    (row, *earned), index = np.unique(ends, axis=1, return_inverse=True)
+    met = goal_met(task, task.goal, unrolled.tables, row.astype(np.int32), Earned(*earned), own)[:, index.ravel()]
     values[:, stops] = np.where(met, 0.0, -np.inf)
     return values
 
@@ -111,24 +123,25 @@ def goal_met(
     goal: Any,
     tables: Tables,
     row: Int[np.ndarray, " L"],
-    earned: Float[np.ndarray, " L"],
-    own_reward: Float[np.ndarray, " K"],
+    earned: Earned,
+    own: Earned,
 ) -> Bool[np.ndarray, "K L"]:
-    """Whether a path that ends in a row with an R_goal meets the goal, for originals that earned `own_reward`."""
+    """Whether a path that ends in row[l] and earned earned[l] meets the goal, for originals that earned own[k]."""
     at = np.resize(np.arange(len(row)), limits.size_of(len(row)))
-    whose = np.resize(np.arange(len(own_reward)), limits.size_of(len(own_reward)))
+    whose = np.resize(np.arange(len(own.reward)), limits.size_of(len(own.reward)))
     states = jax.tree.map(lambda x: x[row[at]], tables.states)
-    met = _goals_met(task, goal, states, tables.ended[row[at]], earned[at], own_reward[whose])
-    return np.asarray(met)[: len(own_reward), : len(row)]
+    paths, originals = jax.tree.map(lambda x: x[at], earned), jax.tree.map(lambda x: x[whose], own)
+    met = _goals_met(task, goal, states, tables.ended[row[at]], paths, originals)
+    return np.asarray(met)[: len(own.reward), : len(row)]
 
 
 @jax.jit
-def _goals_met(task: Task, goal: Any, states, ended, earned, own_reward) -> Bool[Array, "K L"]:
-    def one(original_reward_goal):
-        own_goal = goal.of(original_reward_goal)
-        return jax.vmap(lambda *end: own_goal(task.outcome(*end)))(states, ended, earned)
+def _goals_met(task: Task, goal: Any, states, ended, earned: Earned, own: Earned) -> Bool[Array, "K L"]:
+    def one(original: Earned):
+        own_goal = goal.of(*original)
+        return jax.vmap(lambda state, ended, path: own_goal(task.outcome(state, ended, *path)))(states, ended, earned)
 
-    return jax.vmap(one)(own_reward)
+    return jax.vmap(one)(own)
 
 
 def best_to_come(

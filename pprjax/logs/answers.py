@@ -30,8 +30,10 @@ class Originals:
         lengths = paths["states"].list.len().to_numpy().astype(np.int32)
         logged = Paths(_padded(paths["states"], fitted.states), lengths, _padded(paths["actions"], fitted.actions))
         reward = paths["rewards"].list.sum().to_numpy()
+        magnitude = paths["rewards"].list.eval(pl.element().abs()).list.sum().to_numpy()
         agents = numbers(paths["agent"], fitted.agents).to_numpy()
-        return cls(logged, agents, reward, fitted.met(np.asarray(logged.symbols), reward), paths["id"].to_numpy())
+        met = fitted.met(np.asarray(logged.symbols), reward, magnitude)
+        return cls(logged, agents, reward, met, paths["id"].to_numpy())
 
     def groups(self) -> list[Int[np.ndarray, " M"]]:
         """Of the paths that miss the goal, those of one agent that begin in the same state."""

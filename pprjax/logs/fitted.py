@@ -147,12 +147,22 @@ class Fitted:
         steps = chances[edge] if transition is None else chances[np.arange(actions.shape[1]), *edge]
         return np.where(moves, steps, 1.0).prod(1)
 
-    def met(self, states: Int[np.ndarray, "B N"], rewards: Float[np.ndarray, " B"]) -> Bool[np.ndarray, " B"]:
-        """Which logged paths, PAD after their ends, meet the goal already: by R_goal, or in a state on the way."""
+    def met(
+        self,
+        states: Int[np.ndarray, "B N"],
+        rewards: Float[np.ndarray, " B"],
+        magnitudes: Float[np.ndarray, " B"],
+    ) -> Bool[np.ndarray, " B"]:
+        """Which logged paths, PAD after their ends, meet the goal already: by R_goal, or in a state on the way.
+
+        Args:
+            rewards: R_goal = Σ r_t, and magnitudes Σ|r_t|.
+        """
         if self.goal is None:
             return np.zeros(len(states), bool)
         if self.ends is None:
-            return rewards >= float(self.goal.x)  # pyright: ignore[reportAttributeAccessIssue]
+            earned = goals.Outcome(None, jnp.ones(len(rewards), bool), jnp.asarray(rewards), jnp.asarray(magnitudes))
+            return np.asarray(self.goal(earned))
         return (self.ends[marks.visited(states, self.marks) * len(self.states) + states] & (states != PAD)).any(1)
 
     def save(self, folder: str | Path) -> None:

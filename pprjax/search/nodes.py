@@ -80,6 +80,7 @@ class Nodes:
     column: Any  # Levenshtein column, leaves of [N, ...]
     smallest: jax.Array  # int32[N], m
     goal: jax.Array  # float[N], R_goal so far
+    magnitude: jax.Array  # float[N], Σ|r_t| so far
     charged: jax.Array  # float[N], R_policy so far
     log_prob: jax.Array  # float[N], Σ log P_A so far
     symbols: jax.Array  # int32[N, T + 1], PAD after the end
@@ -163,6 +164,7 @@ def root(search: Search, room: int) -> Nodes:
         column=column,
         smallest=search.smallest(column),
         goal=zero,
+        magnitude=zero,
         charged=zero,
         log_prob=zero,
         symbols=jnp.full(task.horizon + 1, PAD, jnp.int32).at[0].set(symbol),
@@ -215,6 +217,7 @@ def step(search: Search, nodes: Nodes, children: Children, edges: Edges, t: Int[
             column=column,
             smallest=search.smallest(column),
             goal=node.goal + reward,
+            magnitude=node.magnitude + jnp.abs(reward),
             charged=children.charged[edge.parent, edge.action],
             log_prob=children.log_prob[edge.parent, edge.action],
             symbols=node.symbols.at[t + 1].set(symbol),
