@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, Shaped
 
 PROBABILITY_FLOOR = 1e-6
-"""Probabilities are clipped to [1e-6, 1 - 1e-6] before h, which is infinite at 0 and 1."""
+"""Probabilities are clipped to [1e-6, 1 - 1e-6] before h, which is infinite at 0 and 1; of more than 100,000 actions to
+0.1/A, for 1e-6 is not little beside 1/A there."""
 
 LOG_FLOOR = float(np.log(1e-30))
 """log P_A is at least this in a regret, so that what the agent never does costs 69 nats and not infinitely much."""
@@ -31,14 +32,14 @@ def link(prob: Shaped[Array, "*b"] | np.ndarray | float, num_actions: int | Int[
     """h(p) = log((p - 2/A + 1) / (1 - p)) if p ≥ 1/A, else log(A·p) (Eq. 4).
 
     Zero at the uniform p = 1/A, and rising with p: what the agent prefers is rewarded, what it avoids punished.
-    p is clipped to [1e-6, 1 - 1e-6], so h is finite everywhere.
+    p is clipped to [min(1e-6, 0.1/A), 1 - 1e-6], so h is finite everywhere.
 
     Args:
         prob: P_A(s, a), in [0, 1].
         num_actions: A ≥ 1, the size of the whole action set, available or not.
     """
     prob = jnp.asarray(prob, jnp.result_type(float))
-    p = jnp.clip(prob, PROBABILITY_FLOOR, 1.0 - PROBABILITY_FLOOR)
+    p = jnp.clip(prob, jnp.minimum(PROBABILITY_FLOOR, 0.1 / num_actions), 1.0 - PROBABILITY_FLOOR)
     rest = jnp.clip(1.0 - prob, PROBABILITY_FLOOR, 1.0)  # not 1 - p, which has lost its digits where p is near 1
     liked = jnp.log(2.0 - 2.0 / num_actions - rest) - jnp.log(rest)
     return jnp.where(p >= 1.0 / num_actions, liked, jnp.log(num_actions * p))

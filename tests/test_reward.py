@@ -81,6 +81,13 @@ def test_link_is_finite_at_the_ends(num_actions):
     assert always == pytest.approx(math.log((2 - 2 / num_actions - 1e-6) / 1e-6), abs=1e-5)
 
 
+@pytest.mark.parametrize("num_actions", [2, 10**5, 10**6, 10**7, 10**9])
+def test_what_is_never_done_is_punished_however_many_actions_there_are(num_actions):
+    assert float(link(0.0, num_actions)) <= math.log(0.1) + 1e-5
+    assert float(link(0.5 / num_actions, num_actions)) == pytest.approx(math.log(0.5), abs=1e-5)
+    assert float(link(2.0 / num_actions, num_actions)) > 0 or num_actions > 10**6  # beyond that float32 sees 1 - p = 1
+
+
 def test_link_of_a_single_action_is_nothing():
     assert float(link(1.0, 1)) == pytest.approx(0, abs=2e-6)
 
