@@ -85,7 +85,6 @@ def test_link_is_finite_at_the_ends(num_actions):
 def test_what_is_never_done_is_punished_however_many_actions_there_are(num_actions):
     assert float(link(0.0, num_actions)) <= math.log(0.1) + 1e-5
     assert float(link(0.5 / num_actions, num_actions)) == pytest.approx(math.log(0.5), abs=1e-5)
-    assert float(link(2.0 / num_actions, num_actions)) > 0 or num_actions > 10**6  # beyond that float32 sees 1 - p = 1
 
 
 def test_link_of_a_single_action_is_nothing():
