@@ -65,7 +65,6 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
     lambda_policy = _weights("lambda_policy", config.lambda_policy, size)
     tables = tabulate(task, habit=config.habit)
     symbols, lengths = _checked(originals, tables)
-
     reads_reward = task.goal is not None and task.goal.uses_reward
     constraints = task.constraints
     free = tables if constraints is None else tabulate(task.replace(constraints=None), habit=config.habit)
@@ -81,7 +80,6 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
         together = max(1, limits.BLOCK_FLOATS // max(unrolled.row.size, tables.following.size))
         for low in range(0, len(mine), together):
             at = mine[low : low + together]
-
             block = Block(symbols[at], lengths[at], *(x[at] for x in asked), lambda_path[at], lambda_policy[at])
             yield at, Problem(task, unrolled, costs, limit, own.reward), block
 
