@@ -28,7 +28,7 @@ def chain(*rewards, goal):
     next_state = [[s + 1, size - 1] for s in range(size - 1)] + [[-1, -1]]
     paid = [[r, 0.0] for r in rewards] + [[0.0, 0.0]]
     env = TabularMDP(next_state, paid, np.arange(size) == size - 1, 0, size)
-    return Task(env, TablePolicy(np.full((size, 2), 0.5, np.float32)), goal=goal)
+    return Task(env, TablePolicy(jnp.full((size, 2), 0.5)), goal=goal)
 
 
 def walked(task, original):
@@ -68,11 +68,11 @@ def test_a_decimal_threshold_is_met_by_the_decimals_that_sum_to_it(rewards, goal
 
 
 def test_the_same_sum_in_another_order_improves_nothing():
-    """.1 + .2 + .6 and .9, which float64 tells apart."""
+    """.1 + .2 + .6 and .9, which float64 tells apart once they are rounded to float32."""
     next_state = [[1, 3], [2, 2], [3, 3], [-1, -1]]
     env = TabularMDP(next_state, [[0.1, 0.9], [0.2, 0.2], [0.6, 0.6], [0.0, 0.0]], [False] * 3 + [True], 0, 4)
-    task = Task(env, TablePolicy(np.full((4, 2), 0.5, np.float32)), goal=improved)
-    assert 0.1 + 0.2 + 0.6 != 0.9
+    task = Task(env, TablePolicy(jnp.full((4, 2), 0.5)), goal=improved)
+    assert np.float32([0.1, 0.2, 0.6]).sum(dtype=float) != float(np.float32(0.9))
     for original in ([0, 3], [0, 1, 2, 3]):
         assert exact(task, Paths.from_lists([original]), CONFIG).status.tolist() == ["infeasible"]
         assert not walked(task, original)

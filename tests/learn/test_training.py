@@ -10,6 +10,7 @@ from pprjax.learn import learner, replay
 from pprjax.learn.batches import learn
 from pprjax.learn.replay import Tuples
 from pprjax.paths import Paths
+from pprjax.policy import TablePolicy
 from pprjax.rollout import trace
 
 SMALL = CONFIG.replace(
@@ -21,6 +22,7 @@ SMALL = CONFIG.replace(
 def loss(monkeypatch):
     """The loss of an update as a function of the weights of the four tuples that it replays."""
     task, symbols = ring(), jnp.asarray(ORIGINALS[0])
+    task = task.replace(policy=TablePolicy(jnp.asarray(task.policy.probs)))
     original = trace(task, symbols, jnp.int32(len(symbols)), KEY)
     state = learner.init(task, original, SMALL, KEY).replace(scale=jnp.float32(1.0))
 
