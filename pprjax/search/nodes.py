@@ -243,7 +243,7 @@ def record(search: Search, best: Best, nodes: Nodes) -> Best:
 
     def one(node: Nodes):
         distance = edit_distance.distance(node.column, original.length, search.config.costs)
-        outcome = task.outcome(node.state, node.terminated, node.goal)
+        outcome = task.outcome(node.state, node.terminated, node.goal, node.magnitude)
         met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
         broken = violations(task.constraints, original.kept, node.symbols, node.actions, distance)
         counts = node.complete & met & (True if broken is None else broken == 0)
