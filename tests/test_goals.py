@@ -23,9 +23,9 @@ KEY = jax.random.key(0)
 
 
 def chain(*rewards, goal):
-    """States in a row, of which the last ends a path; action 1 ends it at once, for nothing."""
+    """States in a row, of which the last ends a path; until the last step action 1 ends it at once, for nothing."""
     size = len(rewards) + 1
-    next_state = [[s + 1, size - 1] for s in range(size - 1)] + [[-1, -1]]
+    next_state = [[s + 1, size - 1] for s in range(size - 2)] + [[size - 1, -1], [-1, -1]]
     paid = [[r, 0.0] for r in rewards] + [[0.0, 0.0]]
     env = TabularMDP(next_state, paid, np.arange(size) == size - 1, 0, size)
     return Task(env, TablePolicy(jnp.full((size, 2), 0.5)), goal=goal)
