@@ -80,7 +80,8 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
         together = max(1, limits.BLOCK_FLOATS // max(unrolled.row.size, tables.following.size))
         for low in range(0, len(mine), together):
             at = mine[low : low + together]
-            block = Block(symbols[at], lengths[at], *(x[at] for x in asked), lambda_path[at], lambda_policy[at])
+            asked_at = asked.reward[at], asked.magnitude[at]
+            block = Block(symbols[at], lengths[at], *asked_at, lambda_path[at], lambda_policy[at])
             yield at, Problem(task, unrolled, costs, limit, own.reward), block
 
 
