@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from pprjax_envs import temperature
-from pprjax_envs.temperature.command import SEARCHED, SETTINGS, outcomes, search
+from pprjax_envs.temperature.experiment import outcomes, search
+from pprjax_envs.temperature.settings import SEARCHED, SETTINGS
 from report import finish, table
 
 from pprjax import edit_distance
@@ -105,7 +106,9 @@ def beam_search(task, original, length, config, *, width: int, evidence):
     actions = jnp.arange(task.num_actions)
     key = jax.random.key(0)
     state = task.reset(key)
-    column = edit_distance.append(edit_distance.start(original), edit_distance.matches(original, task.symbol(state)))
+    costs = config.costs
+    match = edit_distance.matches(original, task.symbol(state), costs)
+    column = edit_distance.append(edit_distance.start(original, costs), match, costs)
     root = (state, task.policy.init(), column, jnp.float32(0.0), jnp.full(task.horizon, -1, jnp.int32))
     nodes = jax.tree.map(lambda x: jnp.broadcast_to(x, (width, *jnp.shape(x))), root)
     alive = jnp.arange(width) == 0
@@ -116,7 +119,8 @@ def beam_search(task, original, length, config, *, width: int, evidence):
 
         def child(action):
             following, _, _ = task.step(key, state, action)
-            grown = edit_distance.append(column, edit_distance.matches(original, task.symbol(following)))
+            match = edit_distance.matches(original, task.symbol(following), costs)
+            grown = edit_distance.append(column, match, costs)
             more = habits + link(jnp.exp(log_probs[action]), task.num_actions)
             return following, carry, grown, more, symbols.at[state.time].set(action)
 
@@ -124,7 +128,7 @@ def beam_search(task, original, length, config, *, width: int, evidence):
 
     def worth(node):
         state, _, column, habits, _ = node
-        smallest, _ = edit_distance.alignment(column, original, length)
+        smallest, _ = edit_distance.alignment(column, original, length, costs)
         running = state.class_probs[task.params.wanted]
         return config.lambda_policy * habits + config.lambda_path * similarity(smallest) + evidence * running
 
@@ -132,7 +136,7 @@ def beam_search(task, original, length, config, *, width: int, evidence):
         state, _, column, habits, _ = node
         goal = state.class_probs[task.params.wanted]
         lambdas = {"lambda_path": config.lambda_path, "lambda_policy": config.lambda_policy}
-        reward = total(goal, similarity(edit_distance.distance(column, length)), habits, **lambdas)
+        reward = total(goal, similarity(edit_distance.distance(column, length, costs)), habits, **lambdas)
         return jnp.where(goal > 0.5, reward, -jnp.inf)
 
     for step in range(task.horizon):

@@ -1,4 +1,4 @@
-"""What recourse for sequences is compared with: the best few changes (BL1) and where an LSTM looks (for BL2)."""
+"""Baselines for sequences: the best few changes (BL1), and where an LSTM looks (for BL2)."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def symbol_changes(
 ) -> SymbolChanges:
     """BL1 for sequences: the largest probability of the wanted class that at most k changed symbols give.
 
-    The published programme (see `pprjax.baselines.action_changes`) needs a reward that is a sum over states. A
-    classifier's verdict is on the whole, so the best `width` prefixes with each number of changes are kept, ranked by
-    the log odds of the wanted class so far; with a large enough width nothing is left out.
+    This is a beam search. The published programme (see `pprjax.baselines.action_changes`) needs a reward that is a sum
+    over states, but a classifier judges the whole sequence. So for each number of changes the best `width` prefixes are
+    kept, by the log odds of the wanted class so far. With a large enough width nothing is left out.
 
     Args:
         wanted: a class.

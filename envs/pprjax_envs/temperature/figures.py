@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from pprjax import plotting
-from pprjax_envs.temperature.world import MONTHS, Data
+from pprjax_envs.temperature.years import MONTHS, Data
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +26,7 @@ SCORES = {"s_goal": "s_goal: probability of the wanted city", "s_path": "s_path 
 
 
 def years(data: Data, table: pl.DataFrame, methods: Sequence[str], *, most: int = 10) -> Figure:
-    """The first `most` test years of either city over the months, with each method's edit."""
+    """The first `most` test years of either city, month by month, with the edit of each method."""
     directions = {wanted: table.filter(wanted=wanted) for wanted in (1, 0) if wanted in table["wanted"]}
     num = min(most, max(rows["path"].n_unique() for rows in directions.values()))
     columns = min(num, 5)
@@ -62,7 +62,7 @@ def scores(data: Data, table: pl.DataFrame, methods: Sequence[str]) -> Figure:
 def heat_maps(data: Data, heat: pl.DataFrame) -> Figure:
     """The scores over λ_path and λ_policy."""
     title = f"Year 0 of {data.cities[0]} edited to pass for {data.cities[1]} ({data.source}); "
-    title += "each cell: the best at its λ of what all cells found"
+    title += "each cell searched by itself"
     return plotting.heat_maps(heat, {**SCORES, "distance": "d: edits"}, title=title)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from flax import struct
 
-from pprjax_envs.temperature.world import Years
+from pprjax_envs.temperature.years import Years
 
 COLUMNS = ("Region", "Country", "State", "City", "Month", "Day", "Year", "AvgTemperature")
 MISSING = -99.0
@@ -43,10 +43,10 @@ class Dropped:
 def read_years(path: str | os.PathLike, cities: tuple[str, str]) -> tuple[Years, Dropped]:
     """Monthly means of every complete year of two cities, and what was dropped on the way.
 
-    Dropped are rows with too few or too many columns, with numbers that are none, without a temperature (-99) or with
-    one out of this world, with a date that does not exist (day 0), in years 200 and 201, and second rows of one day;
-    then the days of a place that has fewer than 20, as a slip in one line makes it; then years with a month of fewer
-    than 20 days. Bytes that are no UTF-8 are read as replacement characters.
+    These are dropped: rows with too few or too many columns, with bad numbers, with no temperature (-99) or an
+    impossible one, with a date that does not exist (day 0), in years 200 and 201, and second rows of a day. Then all
+    days of a place that has fewer than 20, which a slip in a line makes; then years in which a month has fewer than 20
+    days. Bytes that are not UTF-8 are read as replacement characters.
 
     Args:
         path: a CSV file, with its header or without; other columns' order is taken from the header.

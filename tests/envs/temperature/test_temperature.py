@@ -1,6 +1,5 @@
 """Years of temperatures: how they are made and read, the models that judge them, and the whole experiment."""
 
-import dataclasses
 import json
 import warnings
 from pathlib import Path
@@ -14,26 +13,35 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pprjax_envs import temperature, weights
 from pprjax_envs.lstm import Training
-from pprjax_envs.sequence import class_probs
-from pprjax_envs.temperature import command
+from pprjax_envs.temperature import command, experiment
+from pprjax_envs.temperature import settings as temperature_settings
 from pprjax_envs.temperature.files import COLUMNS, read_years
+from pprjax_envs.temperature.judges import Bayes, NearestYears, accuracy
+from pprjax_envs.temperature.settings import INDEL
 
 import pprjax
 
-QUICK = Training(width=12, steps=150, batch_size=32)
+NUMBERS = dict(num_train=80, num_test=4)
 SMALL = pprjax.Config(
-    lambda_path=10.0, lambda_policy=0.3, c_e=0.0, iterations=20, num_paths=64, num_best=8, width=32, batch_size=64
-)
+    habit="link", lambda_path=10.0, lambda_policy=0.3, c_e=0.0, iterations=20, num_paths=64, num_best=8, width=32,
+    batch_size=64, w_ins=INDEL, w_del=INDEL,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("weights")
 
 
 @pytest.fixture(scope="module")
 def data():
-    return temperature.split(temperature.simulate(12), num_train=80, num_test=8, seed=1)
+    """The command's own, so that models and compilations are shared."""
+    return temperature.split(temperature.simulate(), **NUMBERS)
 
 
 @pytest.fixture(scope="module")
-def models(data):
-    return temperature.train(data, QUICK)
+def models(data, cache):
+    return temperature.trained(data, folder=cache)[0]
 
 
 def test_simulated_years_have_the_cities_normals_deviations_and_a_common_anomaly():
@@ -261,22 +269,22 @@ def test_no_line_of_a_file_can_fell_the_reader(tmp_path_factory, odd, header, at
         assert np.isfinite(degrees).all()
 
 
-def small_command(tmp_path, **options):
-    command.main(out=tmp_path / "out", config=SMALL, num_train=40, num_test=4, cache=tmp_path / "cache", **options)
+def small_command(tmp_path, cache, **options):
+    command.main(out=tmp_path / "out", config=SMALL, cache=cache, **NUMBERS | options)
     return json.loads((tmp_path / "out" / "summary.json").read_text())
 
 
 @pytest.fixture
 def quick_paper(monkeypatch):
-    monkeypatch.setattr(command, "PAPER", SMALL)  # shares its compilation
-    monkeypatch.setattr(command, "HEAT_PATH", (1.0, 10.0))
-    monkeypatch.setattr(command, "HEAT_POLICY", (0.3,))
+    monkeypatch.setattr(temperature_settings, "PAPER", SMALL)  # shares its compilation
+    monkeypatch.setattr(temperature_settings, "HEAT_PATH", (1.0, 10.0))
+    monkeypatch.setattr(temperature_settings, "HEAT_POLICY", (0.3,))
 
 
-def test_the_command_writes_table_summary_and_figures(tmp_path, quick_paper):
+def test_the_command_writes_table_summary_and_figures(tmp_path, cache, data, models, quick_paper):
     import polars as pl
 
-    summary = small_command(tmp_path)
+    summary = small_command(tmp_path, cache)
     assert "simulated" in summary["source"]
     methods = {(row["direction"], row["method"]): row for row in summary["methods"]}
     for direction in ("Rome → Columbia", "Columbia → Rome"):
@@ -287,11 +295,22 @@ def test_the_command_writes_table_summary_and_figures(tmp_path, quick_paper):
     assert unbound["reward"] > bound["reward"]
     table = pl.read_parquet(tmp_path / "out" / "recourse.parquet")
     assert table.group_by("wanted", "method").len()["len"].to_list() == [2] * 9
+    assert summary["judges"] == ["Bayes", "5-NN"]
+    judges = Bayes.of_the_simulator(data.cities), NearestYears.among(temperature.simulate(seed=command.OTHER_SEED))
+    for (wanted, method), rows in table.group_by("wanted", "method"):
+        before, after = (data.scale.decode(np.array(rows[name].to_list())) for name in ("original", "recourse"))
+        told = methods["Rome → Columbia" if wanted else "Columbia → Rome", method]
+        for judge in judges:
+            convinced = judge.probs(after)[:, wanted]
+            np.testing.assert_allclose(rows[judge.name], convinced)
+            assert told[judge.name] == np.mean(convinced > 0.5)
+        assert told["degrees"] == pytest.approx(np.abs(after - before).sum(1).mean())
+        assert rows["distance"].to_list() == (before != after).sum(1).tolist()
     cells = summary["heat_map"]
     assert [cell["lambda_path"] for cell in cells] == [1.0, 10.0]
     for cell in cells:
-        values = [c["s_goal"] + cell["lambda_path"] * c["s_path"] + 0.3 * c["r_policy"] for c in cells]
-        assert cell["reward"] == pytest.approx(max(values), rel=1e-5)
+        worth = cell["s_goal"] + cell["lambda_path"] * cell["s_path"] + 0.3 * cell["r_policy"]
+        assert cell["reward"] == pytest.approx(worth, rel=1e-5)
     for name in ("years", "scores", "lambdas"):
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
@@ -300,47 +319,100 @@ def test_a_search_pulled_harder_finds_what_the_plain_one_misses(data, models, mo
     task, key = temperature.task(data, models, wanted=1), jax.random.key(0)
     originals = task.env.paths(data.test_symbols[data.test_labels == 0])
     plain = pprjax.recourse(task, originals, SMALL, method="learn", key=key, ids=np.arange(len(originals)))
-    both = command.outcomes(task, originals, command.search(task, originals, SMALL, key=key), SMALL)
+    both = experiment.outcomes(task, originals, experiment.search(task, originals, SMALL, key=key), SMALL)
     assert (both["reward"].to_numpy() > plain.reward - 1e-4).all()
     assert (both["reward"].to_numpy() > plain.reward + 1e-4).any()
-    monkeypatch.setattr(command, "SEARCHED", (1.0,))
-    np.testing.assert_array_equal(command.search(task, originals, SMALL, key=key), task.env.sequences(plain.paths))
+    monkeypatch.setattr(temperature_settings, "SEARCHED", (1.0,))
+    again = experiment.search(task, originals, SMALL, key=key)
+    np.testing.assert_array_equal(again, task.env.sequences(plain.paths))
 
 
-def test_a_heat_map_shows_the_best_that_meets_the_goal(data, models, quick_paper, monkeypatch):
+def test_each_cell_of_a_heat_map_is_searched_by_itself(data, models, monkeypatch):
+    """What another cell found is not shown, however good it is here."""
     task = temperature.task(data, models, wanted=1)
     original = data.test_symbols[data.test_labels == 0][0]
-    flipped = class_probs(models.classifier, data.train_symbols)[:, 1] > 0.5
-    near, far = np.argsort(
-        [(year != original).sum() + 99 * ~f for year, f in zip(data.train_symbols, flipped, strict=True)]
-    )[[0, 9]]
-    found = [original, data.train_symbols[far]]  # at λ_path = 10 the original has the larger R
-    monkeypatch.setattr(pprjax, "recourse", lambda *_, **__: SimpleNamespace(paths=task.env.paths(found)))
-    cells = command.heat_map(data, models, SMALL)
-    assert cells["distance"].min() > 0
-    assert cells["s_goal"].min() > 0.5
-    found[0] = data.train_symbols[near]
-    costly = command.heat_map(data, models, dataclasses.replace(SMALL, lambda_path=1.0, w_sub=2.0))
-    scored = [
-        pprjax.score(task, task.env.paths([original]), task.env.paths([year]), pprjax.Config(habit="link", w_sub=2.0))
-        for year in found
-    ]
-    for cell in costly.iter_rows(named=True):
-        rewards = [
-            float(s.goal[0]) + cell["lambda_path"] / (1 + float(s.distance[0])) + 0.3 * float(s.r_policy[0])
-            for s in scored
+    found = np.stack([original, *data.train_symbols[data.train_labels == 1][:8]])
+
+    def one_each(aim, originals, config, *, method, key):
+        paths = task.env.paths(found)
+        scores = pprjax.score(aim, originals, paths, config)
+        assert list(zip(config.lambda_path, config.lambda_policy, strict=True)) == [
+            (path, policy) for path in (1.0, 10.0, 100.0) for policy in (0.1, 1.0, 3.0)
         ]
-        best = scored[int(np.argmax(rewards))]
-        assert cell["reward"] == pytest.approx(max(rewards), rel=1e-5)
-        assert cell["distance"] == best.distance[0]
+        status = np.array(["reached_goal"] * len(found))
+        return SimpleNamespace(paths=paths, scores=scores, status=status, reward=np.arange(9.0))
+
+    monkeypatch.setattr(experiment, "recourse", one_each)
+    cells = experiment.heat_map(data, models, SMALL)
+    assert cells["distance"].to_list() == (found != original).sum(1).tolist()
+    assert cells["reward"].to_list() == list(range(9))
+
+
+def test_a_shifted_run_of_months_is_two_edits_as_published_and_many_replacements(data, models):
+    task = temperature.task(data, models, wanted=1)
+    year = data.test_symbols[:1]
+    shifted = np.concatenate([year[:, :2], year[:, 3:8], year[:, 7:]], 1)  # a month out, and one in five months later
+    originals = task.env.paths(year)
+    published = SMALL.replace(w_ins=1.0, w_del=1.0)
+    months = int((year != shifted).sum())
+    assert months > 2
+    for config, distance in ((published, 2.0), (SMALL, months)):
+        (row,) = experiment.outcomes(task, originals, shifted, config).iter_rows(named=True)
+        assert (row["distance"], row["months"]) == (distance, months)
+        assert row["s_path"] == pytest.approx(1 / (distance + 1))
+        assert row["degrees"] == np.abs(data.scale.decode(year) - data.scale.decode(shifted)).sum()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 5), min_size=12, max_size=12), st.lists(st.integers(0, 5), min_size=12, max_size=12))
+def test_no_insertion_pays_where_only_replacements_should(one, other):
+    costs = SMALL.costs
+    found = pprjax.levenshtein(np.array(one), np.array(other), w_ins=costs.insert, w_del=costs.delete)
+    assert float(found) == sum(a != b for a, b in zip(one, other, strict=True))
+
+
+def test_bayes_is_bayes_rule():
+    """Against SciPy's densities; and no judge beats it on the years that it knows the distribution of."""
+    from scipy.stats import multivariate_normal
+
+    years = temperature.simulate(400, seed=7)
+    judge = Bayes.of_the_simulator(years.cities)
+    degrees = np.concatenate(years.degrees)
+    densities = []
+    for city in years.cities:
+        spread = np.diag(temperature.DEVIATIONS[city])
+        correlation = np.full((12, 12), temperature.COMMON_SHARE) + (1 - temperature.COMMON_SHARE) * np.eye(12)
+        density = multivariate_normal(temperature.NORMALS[city], spread @ correlation @ spread)
+        densities.append(density.logpdf(degrees))
+    expected = 1 / (1 + np.exp(densities[0] - densities[1]))
+    np.testing.assert_allclose(judge.probs(degrees)[:, 1], expected, atol=1e-9)
+    labels = np.repeat([0, 1], 400)
+    neighbours = NearestYears.among(temperature.simulate(40, seed=8))
+    assert accuracy(judge, degrees, labels) >= max(0.97, accuracy(neighbours, degrees, labels) - 0.005)
+    assert accuracy(Bayes.fitted(years), degrees, labels) == pytest.approx(accuracy(judge, degrees, labels), abs=0.01)
+
+
+def test_the_nearest_years_vote():
+    near, far = np.zeros((3, 12)), np.full((4, 12), 10.0)
+    judge = NearestYears.among(temperature.Years(("A", "B"), (near, far), "made up"))
+    np.testing.assert_allclose(judge.probs(np.stack([near[0], far[0]])), [[0.6, 0.4], [0.2, 0.8]])
+
+
+def test_years_that_are_set_aside_are_every_third_and_nowhere_else():
+    years = temperature.Years(("A", "B"), (np.arange(7.0)[:, None], np.arange(6.0)[:, None]), "made up")
+    kept, aside = temperature.set_aside(years)
+    assert [d[:, 0].tolist() for d in kept.degrees] == [[1, 2, 4, 5], [1, 2, 4, 5]]
+    assert [d[:, 0].tolist() for d in aside.degrees] == [[0, 3, 6], [0, 3]]
+    with pytest.raises(ValueError, match="expected at least 2 years of B to set aside, got 1"):
+        temperature.set_aside(temperature.Years(("A", "B"), (np.zeros((7, 12)), np.zeros((3, 12))), "made up"))
 
 
 def test_the_command_knows_no_other_simulated_cities(tmp_path):
     with pytest.raises(ValueError, match="without --data there are only Rome Columbia"):
-        small_command(tmp_path, cities=("Rome", "Paris"))
+        small_command(tmp_path, tmp_path, cities=("Rome", "Paris"))
 
 
-def test_the_whole_chain_on_real_years(tmp_path, quick_paper, reference):
+def test_the_whole_chain_on_real_years(tmp_path, cache, quick_paper, reference):
     path = reference("data", "city_temperature.csv")
     years, dropped = read_years(path, ("Rome", "Columbia"))
     assert dropped.rows == {"days without a temperature (-99)": 31}
@@ -350,7 +422,7 @@ def test_the_whole_chain_on_real_years(tmp_path, quick_paper, reference):
         np.testing.assert_allclose(degrees.std(0, ddof=1), temperature.DEVIATIONS[city], atol=0.06)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        summary = small_command(tmp_path, data=path, heat_maps=False)
+        summary = small_command(tmp_path, cache, data=path, heat_maps=False)
     assert summary["source"] == "city_temperature.csv"
     assert summary["models"]["test_accuracy"] >= 0.95
     assert all(row["flipped"] == 1.0 for row in summary["methods"] if row["method"] == "PPR")

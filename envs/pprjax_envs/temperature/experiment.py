@@ -1,0 +1,190 @@
+"""Years of either city edited to pass for the other's: PPR and its variants, two baselines, and who is convinced."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+import polars as pl
+from jaxtyping import Int
+
+from pprjax import recourse
+from pprjax.baselines import native_guide
+from pprjax.config import Config
+from pprjax.metrics import best_at
+from pprjax.paths import Paths
+from pprjax.reward import total
+from pprjax.scoring import score
+from pprjax.task import Task
+from pprjax_envs.sequence import class_probs
+from pprjax_envs.temperature import settings
+from pprjax_envs.temperature.agents import Models
+from pprjax_envs.temperature.baselines import gradient_importance, observed, symbol_changes
+from pprjax_envs.temperature.judges import Judge
+from pprjax_envs.temperature.world import task
+from pprjax_envs.temperature.years import Data
+
+
+def both_directions(
+    data: Data, models: Models, judges: Sequence[Judge], config: Config, *, seed: int = 0
+) -> tuple[pl.DataFrame, list[int]]:
+    """Every test year edited towards the other city: by PPR, by PPR as published, and by the two baselines.
+
+    As published there is no goal but Eq. 5, which is largest where nothing is changed. The paper's settings search too
+    weakly to find that, and so seem to work. "PPR, no goal" shows, in one direction, what a good search finds.
+
+    Args:
+        judges: of whom nothing was asked; what they think of each edit stands beside it.
+
+    Returns:
+        A row for each year and method: `wanted`, `path`, `method` and the columns of `outcomes`; and BL1's k in either
+        direction.
+    """
+    frames, chosen_k = [], []
+    for wanted in (1, 0):
+        aim = task(data, models, wanted)
+        originals = aim.env.paths(data.test_symbols[data.test_labels != wanted])
+        key = jax.random.fold_in(jax.random.key(seed), wanted)
+        found = {"PPR": search(aim, originals, config, key=key)}
+        variants = [("published", settings.PAPER), ("PPR, no goal", config)]
+        for method, variant in variants[: 1 + wanted]:  # one direction shows what is best without a goal
+            result = recourse(aim.replace(goal=None), originals, variant, method="learn", key=key)
+            found[method] = aim.env.sequences(result.paths)
+        found["BL1"], k = few_changes(aim, data, aim.env.sequences(originals))
+        found["BL2"] = windows(aim, data, aim.env.sequences(originals))
+        chosen_k.append(k)
+        frames += [
+            outcomes(aim, originals, sequences, config, judges).with_columns(
+                wanted=pl.lit(wanted, pl.Int32), method=pl.lit(method)
+            )
+            for method, sequences in found.items()
+        ]
+    return pl.concat(frames), chosen_k
+
+
+def search(task: Task, originals: Paths, config: Config, *, key: jax.Array) -> Int[np.ndarray, "B 12"]:
+    """PPR's edit of each year: the best at λ_path of what is found at each of `SEARCHED`."""
+    num, size = len(settings.SEARCHED), len(originals)
+    again = originals[np.tile(np.arange(size), num)]
+    pulled = dataclasses.replace(
+        config, lambda_path=np.repeat(np.multiply(settings.SEARCHED, config.lambda_path), size)
+    )
+    found = recourse(task, again, pulled, method="learn", key=key, ids=np.tile(np.arange(size), num))
+    scores = jax.tree.map(lambda x: np.reshape(x, (num, size)).T, found.scores)
+    lambdas = dict(lambda_path=[config.lambda_path], lambda_policy=[config.lambda_policy])
+    best, _ = best_at(scores, scores.goal > 0.5, **lambdas)
+    return task.env.sequences(found.paths[best[:, 0] * size + np.arange(size)])
+
+
+def few_changes(task: Task, data: Data, sequences: Int[np.ndarray, "B 12"]) -> tuple[Int[np.ndarray, "B 12"], int]:
+    """BL1: at most k months changed, each to a value that it has in some training year; and k, which serves best.
+
+    That is the k with the most years taken for the wanted city, and the smallest of several.
+    """
+    allowed = observed(data.train_symbols, task.num_actions)
+    wanted = int(task.params.wanted)
+    found = symbol_changes(task.params.classifier, wanted, sequences, allowed, max_changes=settings.MAX_CHANGES)
+    k = int(np.argmax((found.prob > 0.5).mean(0)))
+    return found.sequences[:, k], k
+
+
+def windows(task: Task, data: Data, sequences: Int[np.ndarray, "B 12"]) -> Int[np.ndarray, "B 12"]:
+    """BL2: Native Guide with the LSTM's input gradients at the neighbour; the original where it finds nothing."""
+    classifier = task.params.classifier
+    return native_guide(
+        sequences,
+        data.train_symbols,
+        lambda x: np.argmax(class_probs(classifier, x), 1),
+        lambda _, neighbours: gradient_importance(classifier, neighbours),
+        wanted=int(task.params.wanted),
+    ).sequences
+
+
+def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl.DataFrame:
+    """The scores of the first city's first test year over a grid of λ_path and λ_policy.
+
+    Each cell is searched by itself and shows its own recourse, whatever other cells found.
+    """
+    grid = list(itertools.product(settings.HEAT_PATH, settings.HEAT_POLICY))
+    paths, policies = np.array(grid).T
+    aim = task(data, models, wanted=1)
+    first = aim.env.paths(data.test_symbols[data.test_labels == 0])[[0] * len(grid)]
+    cells = dataclasses.replace(config, lambda_path=paths, lambda_policy=policies)
+    found = recourse(aim, first, cells, method="learn", key=jax.random.key(seed))
+    return pl.DataFrame(
+        {
+            "lambda_path": paths,
+            "lambda_policy": policies,
+            "status": found.status.tolist(),
+            "reward": found.reward,
+            "s_goal": found.scores.goal,
+            "s_path": found.scores.path,
+            "s_policy": found.scores.policy,
+            "r_policy": found.scores.r_policy,
+            "distance": found.scores.distance,
+        }
+    )
+
+
+def outcomes(
+    task: Task, originals: Paths, sequences: Int[np.ndarray, "B 12"], config: Config, judges: Sequence[Judge] = ()
+) -> pl.DataFrame:
+    """One row an edit of a year.
+
+    Returns:
+        `reward` (Eq. 5 at the λ of `config`); `flipped`, whether the classifier takes it for the wanted city's; the
+        scores; `distance`, under the edit costs of `config`; `months` with another value and by how many `degrees`, °F,
+        in all; for each judge, by its name, the probability of the wanted city; and the symbols before and after.
+    """
+    before = task.env.sequences(originals)
+    scores = score(task, originals, task.env.paths(sequences), config)
+    lambdas = dict(lambda_path=config.lambda_path, lambda_policy=config.lambda_policy)
+    old, new = (task.env.scale.decode(symbols) for symbols in (before, sequences))
+    return pl.DataFrame(
+        {
+            "path": range(len(originals)),
+            "reward": [float(x) for x in total(scores.goal, scores.path, scores.r_policy, **lambdas)],
+            "flipped": scores.goal > 0.5,
+            "s_goal": scores.goal,
+            "s_path": scores.path,
+            "s_policy": scores.policy,
+            "distance": np.asarray(scores.distance, float),
+            "months": (np.asarray(sequences) != before).sum(1),
+            "degrees": np.abs(new - old).sum(1),
+            **{judge.name: judge.probs(new)[:, int(task.params.wanted)] for judge in judges},
+            "original": pl.Series(before.tolist(), dtype=pl.List(pl.Int32)),
+            "recourse": pl.Series(sequences.tolist(), dtype=pl.List(pl.Int32)),
+        }
+    )
+
+
+def summarize(data: Data, table: pl.DataFrame, judges: Sequence[Judge]) -> pl.DataFrame:
+    """The means of each method in either direction; of each judge, the share of the years that convince it."""
+    names = ("flipped", "reward", "s_goal", "s_path", "s_policy", "distance", "months", "degrees")
+    return (
+        table.group_by("wanted", "method", maintain_order=True)
+        .agg(
+            pl.col(*names).mean(),
+            *((pl.col(judge.name) > 0.5).mean() for judge in judges),
+            years=pl.len(),
+        )
+        .with_columns(direction=pl.col("wanted").replace_strict({1: arrow(data, 1), 0: arrow(data, 0)}))
+    )
+
+
+def degrees_by_month(data: Data, table: pl.DataFrame) -> dict[str, list[float]]:
+    """By how many °F PPR changes each month on average, January to December, in either direction."""
+    shifts = {}
+    for wanted in (1, 0):
+        rows = table.filter(wanted=wanted, method="PPR")
+        before, after = (data.scale.decode(np.array(rows[name].to_list())) for name in ("original", "recourse"))
+        shifts[arrow(data, wanted)] = np.abs(after - before).mean(0).round(2).tolist()
+    return shifts
+
+
+def arrow(data: Data, wanted: int) -> str:
+    """A direction, as "Rome → Columbia"."""
+    return f"{data.cities[1 - wanted]} → {data.cities[wanted]}"
