@@ -23,10 +23,9 @@ import numpy as np
 import polars as pl
 import tyro
 from pprjax_envs import text
-from pprjax_envs.text import corpus as text_corpus
-from pprjax_envs.text import transformer as text_transformer
-from pprjax_envs.text.command import LAMBDAS, MAX_WORDS, SETTINGS, experiment, summarize
+from pprjax_envs.text.experiment import Judges, rewrite, summarize
 from pprjax_envs.text.judges import VADER, TextBlob
+from pprjax_envs.text.settings import LAMBDAS, MAX_WORDS, SETTINGS
 from report import finish, table
 
 from pprjax import edit_distance
@@ -52,19 +51,17 @@ def main(
     compared: int = 10,
     gguf: Path | None = None,
 ) -> None:
-    judge, other = VADER(), TextBlob()
+    judges = Judges(asked=VADER(), other=TextBlob())
     by_direction = json.loads(sentences.read_text(encoding="utf-8"))
     wanted = [(s, "positive") for s in by_direction["negative"]] + [(s, "negative") for s in by_direction["positive"]]
-    authors = [text_transformer.trained(text_corpus.named(spec))[0] for spec in corpus]
-    experiment(authors, wanted[:1], SETTINGS, judge=judge, other=other)  # compiles
+    authors = [text.trained(text.corpus.named(spec))[0] for spec in corpus]
+    rewrite(authors, wanted[:1], judges, SETTINGS)  # compiles
     begin = time.perf_counter()
-    found, rejected = experiment(authors, wanted, SETTINGS, judge=judge, other=other)
+    found, rejected = rewrite(authors, wanted, judges, SETTINGS)
     seconds = time.perf_counter() - begin
     summary = summarize(found)
     table(f"{len(wanted)} sentences; {len(wanted) / seconds:.2f} a second", summary.to_dicts())
-    heavier = summarize(
-        experiment(authors, wanted, SETTINGS.replace(lambda_policy=HEAVIER), judge=judge, other=other)[0]
-    )
+    heavier = summarize(rewrite(authors, wanted, judges, SETTINGS.replace(lambda_policy=HEAVIER))[0])
     table(f"the same with λ_policy = {HEAVIER:g}", heavier.to_dicts())
 
     calls = (SETTINGS.iterations + 1) * SETTINGS.num_paths * (MAX_WORDS + 1)

@@ -1,8 +1,8 @@
 """Corpora of one author each: sentences as words, and the vocabulary that they make.
 
 Text is lower-cased and split into words, numbers and inner punctuation. A sentence ends at one of . ! ? ; : which is
-not a token of its own: the end token stands for it. Quotation marks and brackets, which come in pairs that a sentence
-would tear apart, are left out.
+not a token of its own: the end token stands for it. Quotation marks and brackets are left out: they come in pairs,
+which a sentence would tear apart.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ END, UNKNOWN = 0, 1
 """Tokens: the sentence ends; a word outside the vocabulary, which stands for all rare ones."""
 
 JOINED = 64
-"""Room behind the vocabulary for words of the user's sentences that it lacks."""
+"""Room after the vocabulary for words of the user's sentences that it lacks."""
 
 MIN_SENTENCES = 100
-"""A smaller corpus says nothing about its author."""
+"""A smaller corpus says too little about its author."""
 
 BIBLE = {
     "psalms": ("PSALMS", "PROVERBS"),

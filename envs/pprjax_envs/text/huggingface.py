@@ -1,4 +1,4 @@
-"""P_A from Hugging Face: any causal language model, on the host, as a pure and batched Policy.
+"""P_A from Hugging Face: any causal language model, on the host.
 
     model = LanguageModel("path/to/model")
     policy = model.policy(max_length=14)  # keep the model as long as the policy
@@ -10,77 +10,21 @@ Needs the extra `hf`. Nothing is downloaded unless that is asked for.
 
 from __future__ import annotations
 
-import functools
 import inspect
-import itertools
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from pprjax.paths import PAD
+from pprjax_envs.text.huggingface_policy import HuggingFacePolicy, register
+from pprjax_envs.text.pretrained import load
 
 MEMORY = 2**30
 """Bytes that a model's known prefixes may take."""
-
-FINE, FAILED = 0, 1
-"""The status of a step."""
-
-INSTALL = "needs transformers and PyTorch, which `python3 -m pip install 'pprjax[hf]'` brings"
-
-
-@struct.dataclass
-class Prefix:
-    """What a HuggingFacePolicy remembers: the tokens so far."""
-
-    tokens: jax.Array  # int32[L], V for the start; PAD behind the last
-    length: jax.Array  # int32[], of tokens, the start included
-    status: jax.Array  # int32[], FINE or FAILED, of the last step
-
-
-@struct.dataclass
-class HuggingFacePolicy:
-    """P_A of a `LanguageModel`, which must be kept as long as the policy is used: a policy knows its number alone.
-
-    Policies of one vocabulary and one length share one compilation. What the model raises does not stop a rollout: the
-    log-probabilities are NaN from there on, the carry's status is FAILED, and `check` raises it.
-    """
-
-    handle: jax.Array  # int32[], the model's number on the host
-    num_tokens: int = struct.field(pytree_node=False)  # V
-    max_length: int = struct.field(pytree_node=False)  # L, tokens of a prefix at most, the start included
-
-    def init(self) -> Prefix:
-        return Prefix(tokens=jnp.full(self.max_length, PAD, jnp.int32), length=jnp.int32(0), status=jnp.int32(FINE))
-
-    def step(self, carry: Prefix, state: Any) -> tuple[Prefix, Float[Array, " V"]]:
-        """The prefix with `state.symbol` behind it, and log P of the next token; see `LanguageModel.next_log_probs`."""
-        here = jnp.arange(self.max_length) == carry.length
-        tokens = jnp.where(here, jnp.asarray(state.symbol, jnp.int32), carry.tokens)
-        length = carry.length + 1
-        shapes = jax.ShapeDtypeStruct((self.num_tokens,), np.float32), jax.ShapeDtypeStruct((), np.int32)
-        ask = functools.partial(_answer, self.num_tokens)
-        log_probs, status = jax.pure_callback(ask, shapes, self.handle, tokens, length, vmap_method="broadcast_all")
-        return Prefix(tokens=tokens, length=length, status=status), log_probs
-
-    def check(self) -> None:
-        """Raise, once and with its own type, what the model raised since the last check.
-
-        Raises:
-            ReferenceError: the model is gone.
-        """
-        model = _MODELS.get(int(self.handle))
-        if model is None:
-            raise ReferenceError("policy: its LanguageModel is gone; keep it as long as the policy")
-        model.check()
 
 
 class LanguageModel:
@@ -146,8 +90,7 @@ class LanguageModel:
                 f"model: expected at most {self.num_tokens} tokens, as many as the model has, got a tokenizer with "
                 f"{len(self.tokenizer)}"
             )
-        self._number = next(_NUMBERS)
-        _MODELS[self._number] = self
+        self._number = register(self)
 
     def policy(self, max_length: int) -> HuggingFacePolicy:
         """This model as P_A.
@@ -184,7 +127,7 @@ class LanguageModel:
     def next_log_probs(self, prefixes: Sequence[Sequence[int] | Int[np.ndarray, " n"]]) -> Float[np.ndarray, "B V"]:
         """log P(next token | prefix), float32, up to rounding the same whatever was asked before or is asked at once.
 
-        Behind the end nothing but the end follows; no pass is needed to know that.
+        After the end only the end follows; that takes no pass.
 
         Args:
             prefixes: tokens in [0, V), or V for the start, with which a prefix should begin; not empty.
@@ -258,6 +201,11 @@ class LanguageModel:
         if failure is not None:
             raise failure
 
+    def fail(self, error: Exception) -> None:
+        """Remember what was raised in a rollout, for `check`; the first error counts."""
+        with self._lock:
+            self._failure = self._failure or error
+
     @property
     def kept_bytes(self) -> int:
         """Bytes that what is kept takes now."""
@@ -327,7 +275,7 @@ class LanguageModel:
         self._kept[key] = node
 
     def _run(self, keys: list[bytes]) -> Float[np.ndarray, "B V"]:
-        """The log-probabilities behind prefixes that are not known, which are known from then on."""
+        """The log-probabilities after prefixes that are not known yet; they are kept."""
         import torch
 
         self.passes += len(keys)
@@ -353,7 +301,7 @@ class LanguageModel:
         return log_probs
 
     def _read(self, tokens: list[list[int]]) -> Any:
-        """[B, n, V], the logits behind each token, of texts read from their start."""
+        """[B, n, V], the logits after each token, of texts read from their start."""
         import torch
 
         longest = max(map(len, tokens))
@@ -364,7 +312,7 @@ class LanguageModel:
         return self.network(**{k: torch.from_numpy(x).to(self._device) for k, x in given.items()}).logits
 
     def _extend(self, tokens: list[list[int]], pasts: list[list[Any]]) -> tuple[Any, list[list[Any]]]:
-        """[B, V], the logits behind the last token of texts whose pasts are given, and each new token's own past.
+        """[B, V], the logits after the last token of texts whose pasts are given, and each new token's own past.
 
         What is known and what is new both stand to the right of their halves of the row; the mask hides the rest.
         """
@@ -418,92 +366,3 @@ class _Node(NamedTuple):
     def bytes(self) -> int:
         past = 0 if self.past is None else self.past.element_size() * self.past.numel()
         return past + (0 if self.log_probs is None else self.log_probs.nbytes)
-
-
-def load(
-    kind: str,
-    model: str,
-    *,
-    device: str = "cpu",
-    dtype: str = "float32",
-    gguf_file: str | None = None,
-    download: bool = False,
-) -> tuple[Any, Any]:
-    """A pretrained model, ready to be asked, and its tokenizer.
-
-    Args:
-        kind: transformers' class of models, as "AutoModelForCausalLM".
-        model: a folder, or the id of a model on the hub.
-        device: as PyTorch names it.
-        dtype: the weights' type, as PyTorch names it.
-        gguf_file: a file of the folder that has the weights in GGUF.
-        download: fetch from the hub what is not here.
-
-    Raises:
-        ValueError: the extra `hf` is missing, PyTorch knows no such device or type, or the folder has no such model.
-        FileNotFoundError: there is no such folder, or the model is not here and download is off.
-        OSError: a file of the model is missing or broken.
-    """
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        raise ValueError(f"model: {INSTALL}") from error
-    try:
-        place = torch.device(device)
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as error:  # the latter where PyTorch was built without CUDA
-        raise ValueError(f"device: {str(error).splitlines()[0]}") from error
-    if not isinstance(getattr(torch, dtype, None), torch.dtype):
-        raise ValueError(f"dtype: expected a type of PyTorch such as float32 or bfloat16, got {dtype!r}")
-    folder = Path(model).expanduser()
-    if folder.is_dir():
-        model = str(folder)
-    elif folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
-        raise FileNotFoundError(f"model: no such folder: {model}")
-    options: dict[str, Any] = {"local_files_only": not download}
-    if gguf_file is not None:
-        options["gguf_file"] = gguf_file
-    try:
-        network = getattr(transformers, kind).from_pretrained(model, dtype=getattr(torch, dtype), **options)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(model, **options)
-    except OSError as error:
-        if folder.is_dir() or download:
-            raise
-        raise FileNotFoundError(
-            f"model: {model!r} is neither a folder nor among the models that Hugging Face has fetched before; "
-            "download=True fetches it"
-        ) from error
-    except (ValueError, ImportError) as error:  # the latter where a file of weights needs one more package
-        raise ValueError(f"model: {str(error).strip().splitlines()[0]}") from error
-    return network.to(place).eval(), tokenizer
-
-
-_NUMBERS = itertools.count()
-_MODELS: weakref.WeakValueDictionary[int, LanguageModel] = weakref.WeakValueDictionary()
-
-
-def _answer(num_tokens: int, handles: Any, tokens: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
-    """float32[..., V] and int32[...]: log-probabilities and status behind prefixes int32[..., L]. Never raises."""
-    handles, tokens, lengths = np.asarray(handles), np.asarray(tokens), np.asarray(lengths)
-    log_probs = np.full((*lengths.shape, num_tokens), np.nan, np.float32)
-    status = np.full(lengths.shape, FAILED, np.int32)
-    for handle in np.unique(handles):
-        model = _MODELS.get(int(handle))
-        at = handles == handle
-        if model is None:
-            continue
-        try:
-            prefixes = [_prefix(model.end, *row) for row in zip(tokens[at], lengths[at], strict=True)]
-            log_probs[at] = model.next_log_probs(prefixes)
-            status[at] = FINE
-        except Exception as error:  # one may not leave a callback; `check` raises it
-            with model._lock:
-                model._failure = model._failure or error
-    return log_probs, status
-
-
-def _prefix(end: int, tokens: Int[np.ndarray, " L"], length: int) -> Int[np.ndarray, " n"]:
-    if length > len(tokens) and end not in tokens[1:]:
-        raise ValueError(f"policy: expected at most max_length={len(tokens)} tokens, the start included, got {length}")
-    return tokens[:length]

