@@ -12,7 +12,12 @@ FOLDER = pathlib.Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 # What is smaller here than for a reader: notebook -> {parameter: value}. Its cell tagged "parameters" assigns them.
-SIZES: dict[str, dict[str, object]] = {"03-mario": {"iterations": 2}}
+SIZES: dict[str, dict[str, object]] = {
+    "01-gridworld": {"iterations": 4, "num_paths": 32},
+    "02-temperature": {"num_test": 4, "iterations": 30},
+    "03-mario": {"iterations": 2},
+    "04-text": {"steps": 10, "iterations": 4},
+}
 
 
 def assigned(source):

@@ -1,7 +1,7 @@
 """LSTMs over symbols: a generator, which serves as P_A, and a classifier; trained in seconds, one symbol a step.
 
-A symbol enters by its row of a table of features, float[V + 1, F]: one-hot where symbols have nothing in common, and
-something smooth where they are numbers, so that what is learned of 70 °F also holds for 71 °F.
+A symbol enters as its row in a table of features, float[V + 1, F]. The rows are one-hot where symbols have nothing in
+common, and smooth where symbols are numbers, so that what is learned of 70 °F also holds for 71 °F.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LSTMClassifier:
         return self.step_features(carry, self.features[symbol])
 
     def step_features(self, carry: tuple[Array, Array], features: Float[Array, " F"]) -> tuple[Array, Array]:
-        """A step by a symbol's features rather than its number: what gradients pass through."""
+        """A step by a symbol's features rather than its number, so that gradients pass through it."""
         return self.network.apply(self.params, carry, features)[0]
 
     def log_probs(self, carry: tuple[Array, Array]) -> Float[Array, " C"]:
@@ -100,7 +100,7 @@ class Training:
     weight_decay: float = 0.1
     """Decoupled weight decay."""
     noise: float = 0.15
-    """Of a classifier's symbols, the share that is replaced at random: one odd symbol should not decide alone."""
+    """The share of a classifier's training symbols that is replaced at random, so that no odd symbol decides alone."""
 
 
 def train_generator(

@@ -16,7 +16,7 @@ from pprjax.paths import Paths
 from pprjax_envs.traced import traced_params
 
 EVIDENCE_LEVELS = 16
-"""What the classifier thinks so far is observed in steps of 1/16, so that similar paths share their visit counts."""
+"""The class probabilities are observed in steps of 1/16, so that similar paths share their visit counts."""
 
 
 @runtime_checkable
@@ -54,12 +54,12 @@ class SequenceParams(environment.EnvParams):
 class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
     """A path of `length` symbols out of an alphabet of `num_symbols`. An action is the next symbol.
 
-    A path starts before its first symbol, in a state whose symbol is num_symbols. The start is on either side of an
-    edit distance and so costs nothing, and all `length` symbols are the agent's choice. The end pays the classifier's
-    probability of the wanted class, all other steps nothing.
+    A path starts before its first symbol, in a state whose symbol is num_symbols. Every path has this start, so it
+    costs no edit, and the agent chooses all `length` symbols. The last step pays the classifier's probability of the
+    wanted class; all others pay nothing.
 
-    Worlds of one alphabet, length and number of classes compare equal: classifier and wanted class are traced, so they
-    share one compilation.
+    Worlds with the same alphabet, length and number of classes compare equal and share one compilation: the classifier
+    and the wanted class are traced.
 
     Args:
         classifier: reads the sequence.
@@ -111,7 +111,7 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         return self.observe(key, state, None, params), state
 
     def step_env(self, key: jax.Array, state: SequenceState, action, params: SequenceParams):
-        """One more symbol. A sequence that is complete stays as it is."""
+        """One more symbol. A complete sequence stays as it is."""
         full = self.is_terminated(state, params)
         carry = params.classifier.step(state.carry, jnp.asarray(action, jnp.int32))
         longer = SequenceState(

@@ -8,11 +8,11 @@ from gymnax.environments import environment
 
 
 def traced_params[World: environment.Environment](world: type[World]) -> type[World]:
-    """A decorator for an environment whose arrays all lie in its parameters.
+    """A decorator for environments that keep all their arrays in their parameters.
 
-    The world says in `_shape` what programs are compiled for, keeps its default parameters in `_params`, and has none
-    of the four methods below of its own. Worlds of one class and shape then compare equal, and `reset` and `step` trace
-    the default parameters: gymnax would compile them in, and equal worlds would be given each other's.
+    The world says in `_shape` what programs are compiled for, keeps its default parameters in `_params`, and does not
+    define any of the four methods below. Worlds of one class and shape then compare equal, and `reset` and `step` trace
+    the default parameters. Otherwise gymnax would compile them in, and equal worlds would use each other's.
     """
 
     def __eq__(self, other) -> bool:

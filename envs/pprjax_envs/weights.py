@@ -1,4 +1,4 @@
-"""Trained weights, kept from one run to the next in a folder of the user's, by a hash of all that they depend on."""
+"""Trained weights, kept between runs in a folder of the user's, under a hash of all that they depend on."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def remembered(
 ) -> tuple[Any, bool]:
     """The pytree of arrays that `make()` gives, read back if it was made before under this name.
 
-    Weights that can't be read, or no longer have the shape of what `make` gives, are made anew; a folder that can't be
-    written costs a warning and nothing else.
+    Weights that can't be read, or that no longer have the shape of what `make` gives, are made anew. A folder that
+    can't be written costs a warning and nothing else.
 
     Args:
         name: says all that the weights depend on; see `digest`.

@@ -17,6 +17,7 @@ from pprjax.scoring import score
 
 V, L = 5, 4
 ALL = np.array(list(itertools.product(range(V), repeat=L)), np.int32)
+CONFIG = pprjax.Config(iterations=60, num_paths=128, num_best=16, width=32, c_e=0.0)  # of most tests: one compilation
 
 
 @struct.dataclass
@@ -66,15 +67,7 @@ def test_recourse_attains_the_brute_force_optimum(seed, lambda_path, lambda_poli
     goal = class_probs(task.params.classifier, ALL)[:, 1]
     chosen = ALL[np.argsort(goal)[[0, 60, 120, 180]]]  # four that are far from the goal or near it
     originals = task.env.paths(chosen)
-    config = pprjax.Config(
-        lambda_path=lambda_path,
-        lambda_policy=lambda_policy,
-        iterations=60,
-        num_paths=128,
-        num_best=16,
-        width=32,
-        c_e=0.0,
-    )
+    config = CONFIG.replace(lambda_path=lambda_path, lambda_policy=lambda_policy)
     optimum = {True: [], False: []}
     for i in range(len(chosen)):
         scores = score(task, originals[[i] * len(ALL)], task.env.paths(ALL), config)
@@ -114,7 +107,7 @@ def test_edited_lanes_find_the_few_symbols_that_must_change():
 def test_what_a_rollout_adds_up_is_what_score_says():
     task = instance(3)
     originals = task.env.paths(ALL[[7, 77, 333]])
-    config = pprjax.Config(iterations=5, num_paths=32, num_best=8, width=16)
+    config = CONFIG.replace(c_e=1.0)
     found = pprjax.recourse(task, originals, config, method="learn", key=jax.random.key(0), progress=False)
     again = score(task, originals, found.paths)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5), found.scores, again)
