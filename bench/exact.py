@@ -9,6 +9,7 @@ from report import beside_floor, finish, table
 
 from pprjax.certify.optimum import exact
 from pprjax.config import Config
+from pprjax.goals import reached
 
 REPEATS = 10
 TARGET = 150.0  # certificates/s, at λ_path = λ_policy = 0.1 without a goal
@@ -18,8 +19,8 @@ CASES = [  # goal, λ_path, λ_policy
     (None, 100.0, 0.1),
     (None, 10.0, 1.0),
     (None, 1.0, 10.0),
-    (gridworld.reached, 0.1, 0.1),
-    (gridworld.reached, 100.0, 0.1),
+    (reached, 0.1, 0.1),
+    (reached, 100.0, 0.1),
 ]
 
 
@@ -28,7 +29,7 @@ def main() -> None:
     arguments.add_argument("--originals", type=int, default=256)
     num_originals = arguments.parse_args().originals
     originals = gridworld.bad_paths(gridworld.GridWorld(), num_originals)
-    tasks = {goal: gridworld.task("experienced", goal=goal) for goal in (None, gridworld.reached)}
+    tasks = {goal: gridworld.task("experienced", goal=goal) for goal in (None, reached)}
     first, times = [], [[] for _ in CASES]
     for goal, lambda_path, lambda_policy in CASES:
         config = Config(habit="link", lambda_path=lambda_path, lambda_policy=lambda_policy)
