@@ -246,6 +246,8 @@ def td_error(
     "return":    G_t = Σ_i γ^i r_{t+i};
     "published": G_t + γ·max Q′(s_t, ·), Algorithm 1 to the letter, which counts the future twice.
     """
+    import rlax  # here: it imports TensorFlow Probability, seconds that other methods need not wait for
+
     values: Callable[..., Array] = jax.vmap(cast(Any, net.apply), in_axes=(None, 0, 0, 0))
     value: Callable[..., Array] = jax.vmap(cast(Any, net.apply), in_axes=(None, 0, 0, 0, 0))
     q_tm1 = value(params, tuples.observation_tm1, tuples.position_tm1, tuples.time_tm1, tuples.action_tm1)
@@ -263,7 +265,7 @@ def td_error(
     q_t = jnp.where(last[:, None], 0.0, following(target_params))
     chosen = jnp.argmax(jnp.where(last[:, None], 0.0, following(params)) if double else q_t, axis=-1)
     v_t = jnp.take_along_axis(q_t, chosen[:, None], axis=-1)[:, 0]
-    return scale * reward + discount * v_t - q_tm1
+    return jnp.asarray(jax.vmap(rlax.td_learning)(q_tm1, scale * reward, discount, v_t))
 
 
 def learning_rate(config: Config, iteration: Int[Array, ""]) -> Float[Array, ""]:

@@ -204,5 +204,5 @@ def set_aside(years: Years, every: int = 3) -> tuple[Years, Years]:
             if len(chosen) < 2:
                 raise ValueError(f"years: expected at least 2 years of {city} {purpose}, got {len(chosen)}")
             parts[purpose].append(chosen)
-    kept, aside = (years.replace(degrees=tuple(degrees)) for degrees in parts.values())
+    kept, aside = (dataclasses.replace(years, degrees=tuple(degrees)) for degrees in parts.values())
     return kept, aside
