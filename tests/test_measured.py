@@ -1,4 +1,4 @@
-"""The figures in the README are those of the committed measurements."""
+"""The figures in the docs are those of the committed measurements."""
 
 import importlib.util
 import json
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-spec = importlib.util.spec_from_file_location("readme_table", ROOT / "bench" / "readme_table.py")
+spec = importlib.util.spec_from_file_location("tables", ROOT / "bench" / "tables.py")
 assert spec is not None and spec.loader is not None
-readme_table = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(readme_table)
+tables = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tables)
 
 MACHINE = {"cores": 2, "processor": "P", "platform": "cpu", "device": "cpu", "jax": "1"}
 
@@ -20,21 +20,22 @@ def line(rate, **machine):
     return {"bench": "rollouts", "date": "2000-01-01", **figures, "machine": MACHINE | machine}
 
 
-def test_readme_has_the_committed_figures():
-    readme = (ROOT / "README.md").read_text()
-    lines = (ROOT / "bench" / "figures.jsonl").read_text()
-    assert readme == readme_table.with_figures(readme, lines), "python bench/readme_table.py bench/figures.jsonl"
+@pytest.mark.parametrize("page", tables.PAGES)
+def test_a_page_has_the_committed_figures(page):
+    text = (ROOT / page).read_text()
+    lines = tables.parsed((ROOT / "bench" / "figures.jsonl").read_text())
+    assert text == tables.with_figures(text, tables.PAGES[page](lines)), "python bench/tables.py bench/figures.jsonl"
 
 
 def test_latest_line_of_a_benchmark_wins_and_only_between_the_markers():
-    lines = "\n".join(json.dumps(line(rate)) for rate in (3e6, 5e6))
-    text = readme_table.with_figures("a <!-- figures --> old <!-- /figures --> b", lines)
+    lines = tables.parsed("\n".join(json.dumps(line(rate)) for rate in (3e6, 5e6)))
+    text = tables.with_figures("a <!-- figures --> old <!-- /figures --> b", tables.tables(lines))
     assert "5 million" in text and "3 million" not in text and "old" not in text
     assert text.startswith("a <!-- figures -->\n") and text.endswith("<!-- /figures --> b")
 
 
 @pytest.mark.parametrize(("platform", "said"), [("cpu", True), ("gpu", False)])
 def test_it_says_so_where_nothing_was_measured_on_a_gpu(platform, said):
-    text = readme_table.tables([line(3e6), line(9e6, platform=platform, device="H")])
+    text = tables.tables([line(3e6), line(9e6, platform=platform, device="H")])
     assert ("on a GPU yet" in text) == said
     assert ("3 million" in text) == (not said)  # machines have tables of their own

@@ -1,7 +1,8 @@
-"""Write the measured figures into the README. `python bench/readme_table.py bench/figures.jsonl`
+"""Write the measured figures into the docs. `python bench/tables.py bench/figures.jsonl`
 
-Reads the JSON lines that the benchmarks print and puts tables between the markers `<!-- figures -->` and
-`<!-- /figures -->` in README.md: one for each machine, the latest line of each benchmark counting.
+Reads the JSON lines that the benchmarks print, of which the latest of each benchmark counts, and writes between the
+markers `<!-- figures -->` and `<!-- /figures -->`: all tables, one for each machine, into docs/measured.md, and a few
+lines into README.md.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
 
 Line = dict[str, Any]
@@ -22,14 +23,46 @@ Row = tuple[str, str, str, str]  # what is measured; pprjax; what stands beside 
 def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    README.write_text(with_figures(README.read_text(), Path(sys.argv[1]).read_text()))
+    lines = parsed(Path(sys.argv[1]).read_text())
+    for page, figures in PAGES.items():
+        file = ROOT / page
+        file.write_text(with_figures(file.read_text(), figures(lines)))
 
 
-def with_figures(readme: str, lines: str) -> str:
-    """The README with the tables made of these JSON lines between its markers."""
-    before, rest = readme.split(BEGIN)
+def parsed(text: str) -> list[Line]:
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def with_figures(page: str, figures: str) -> str:
+    """A page with these figures between its markers."""
+    before, rest = page.split(BEGIN)
     _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{tables([json.loads(line) for line in lines.splitlines() if line.strip()])}{END}{after}"
+    return f"{before}{BEGIN}\n{figures}{END}{after}"
+
+
+def highlights(lines: list[Line]) -> str:
+    """Markdown: what a reader of the README should know, in six lines."""
+    latest = {line["bench"]: line for line in lines}
+    quality, plain, text = latest["quality"], latest["quality_plain"], latest["text"]
+    certificates = next(case for case in latest["exact"]["cases"] if case["goal"] == "reached")["certificates_per_s"]
+    rates = latest["edit_distance"]["pairs_per_second"]
+    short = temperature_by_weight(latest["temperature"])
+    shortfalls = ", ".join(f"{percent(case['shortfall'], 2)} at {weight:g}" for weight, case in short.items())
+    log = latest["log_recourse"]
+    points = [
+        f"The learner comes within 1 % of the certified optimum in {percent(quality['within_1_flag'])} of the cases, "
+        f"over {len(quality['cells']['flag'])} pairs of weights. The printed algorithm does in "
+        f"{percent(plain['within_1_flag'])}.",
+        f"An original takes {seconds(latest['batching']['seconds_each_of_256'])} to learn among 256, and "
+        f"{seconds(1 / certificates)} to certify.",
+        f"{log['paths']:,} logged paths take {log['minutes']:.1f} minutes from file to file, certified, and "
+        f"{log['peak_gib']:.2g} GiB of memory.",
+        f"Edit distances: {number(rates['levenshtein'])} a second, {ratio(latest['edit_distance']['ratio'])} times as "
+        "many as rapidfuzz.",
+        f"Years, beside a beam search with as many classifier calls: the mean R is smaller by {shortfalls} (λ_policy).",
+        f"Text, beside a beam search: R is at least as large in {percent(text['at_least_beam'])} of the cases.",
+    ]
+    return "\n" + "\n".join(f"* {point}" for point in points) + "\n\n"
 
 
 def tables(lines: list[Line]) -> str:
@@ -168,21 +201,28 @@ def changes(line: Line) -> list[Row]:
 
 
 def temperature(line: Line) -> list[Row]:
-    rows = []
+    return [
+        (
+            f"years at least as good as beam search's, equal calls, λ 10/{weight:g}",
+            percent(case["at_least_beam"]),
+            f"beams better by {number(case['mean_shortfall'])} of {number(case['R_beam'])} on average",
+            "",
+        )
+        for weight, case in temperature_by_weight(line).items()
+    ]
+
+
+def temperature_by_weight(line: Line) -> dict[float, dict[str, float]]:
+    """Means over both directions for each λ_policy; `shortfall` is a share of the beam search's R."""
+    by_weight = {}
     for weight in dict.fromkeys(case["λ_policy"] for case in line["cases"]):
         cases = [case for case in line["cases"] if case["λ_policy"] == weight]
-        share, short, best = (
-            sum(case[name] for case in cases) / len(cases) for name in ("at_least_beam", "mean_shortfall", "R_beam")
-        )
-        rows.append(
-            (
-                f"years at least as good as beam search's, equal calls, λ 10/{weight:g}",
-                percent(share),
-                f"beams better by {number(short)} of {number(best)} on average",
-                "",
-            )
-        )
-    return rows
+        means = {
+            name: sum(case[name] for case in cases) / len(cases)
+            for name in ("at_least_beam", "mean_shortfall", "R_beam")
+        }
+        by_weight[weight] = means | {"shortfall": means["mean_shortfall"] / means["R_beam"]}
+    return by_weight
 
 
 def mario(line: Line) -> list[Row]:
@@ -247,10 +287,8 @@ def ablation(line: Line) -> list[str]:
         rows.append((name, *both, seconds(variant["seconds_each"])))
     size = line["routes"] * line["drivers"]
     return [
-        f"What each part adds: within 1 % (greedy path within 5 %) at λ_path/λ_policy, flag reached, {size} originals "
-        f"a cell, {line['iterations']} iterations. One at a time an original takes "
-        f"{seconds(line['seconds_one_at_a_time'])}, {ratio(line['ratio_side_by_side'])} times as long as side by "
-        "side.\n",
+        f"What each part adds: the share of originals within 1 % of the optimum (greedy path within 5 %) at "
+        f"λ_path/λ_policy, flag reached, {size} originals a cell, {line['iterations']} iterations.\n",
         *markdown(("", *(f"λ {c}" for c in cells), "an original"), rows),
     ]
 
@@ -314,8 +352,8 @@ def seconds(x: float) -> str:
     return f"{x:.3g} s" if x >= 1 else f"{1e3 * x:.3g} ms"
 
 
-def percent(x: float) -> str:
-    return f"{100 * x:.4g} %"
+def percent(x: float, digits: int = 4) -> str:
+    return f"{100 * x:.{digits}g} %"
 
 
 def ratio(x: float) -> str:
@@ -324,6 +362,9 @@ def ratio(x: float) -> str:
 
 def shares(run: dict[str, float]) -> str:
     return f"{percent(run['within_1'])} ({percent(run['greedy_within_5'])})"
+
+
+PAGES = {"docs/measured.md": tables, "README.md": highlights}
 
 
 if __name__ == "__main__":
