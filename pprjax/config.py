@@ -70,7 +70,7 @@ class Config:
     width: int = _static(128)
     """Units of each layer of the Q-network."""
     depth: int = _static(0)
-    """Hidden layers behind the embeddings."""
+    """Hidden layers after the embeddings."""
 
     alignment_aware: bool = _static(True)
     """Q sees (state, position in τ₀ of the best alignment, steps taken), not the bare state."""
@@ -80,7 +80,7 @@ class Config:
     """Some paths follow Q and then P_A, τ₀ and then Q, the best path so far and then Q; else all are ε-greedy on Q."""
     edited_lanes: bool = _static(False)
     """With mixed_lanes, some follow τ₀ with one edit, tried in turn, or the best path so far with an edit or two: for
-    worlds where any symbol may follow any other. In a grid world, where an edit moves all that is behind it, they add
+    worlds where any symbol may follow any other. In a grid world, where an edit moves all that follows it, they add
     nothing."""
     mixed_replay: bool = _static(True)
     """Half of the replayed tuples come from random paths; else all come from the k best of each iteration."""

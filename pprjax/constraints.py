@@ -76,7 +76,7 @@ def without_keep(constraints: Constraints | None) -> Constraints | None:
 
 
 def kept_symbols(constraints: Constraints | None, originals: Paths) -> Int[np.ndarray, "B K"] | None:
-    """The symbols of the steps that must stay, PAD behind the last; None where none must.
+    """The symbols of the steps that must stay, PAD after the last; None where none must.
 
     Raises:
         ValueError: an original is too short for one, or there is not one list for each original.
@@ -109,8 +109,8 @@ def violations(
     and symbols that it has too many.
 
     Args:
-        kept: symbols that it must visit in this order, PAD behind the last.
-        symbols: PAD behind the end, like actions.
+        kept: symbols that it must visit in this order, PAD after the last.
+        symbols: PAD after the end, like actions.
         distance: from the original.
     """
     if constraints is None and kept is None:
@@ -157,7 +157,7 @@ def _integers(name: str, value: Sequence | np.ndarray, width: int | None) -> Int
 
 
 def _steps(value: Sequence | np.ndarray) -> Int[np.ndarray, " *size K"] | None:
-    """int[K], sorted, or int[B, K] with PAD behind the last; None where no step is named."""
+    """int[K], sorted, or int[B, K] with PAD after the last; None where no step is named."""
     if isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "iu":
         value = [row[row != PAD] for row in value]
     if np.ndim(value[0]) == 0:

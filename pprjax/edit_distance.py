@@ -154,7 +154,7 @@ def levenshtein(
     Args:
         original: τ₀; symbols in [0, 2³¹ - 1].
         paths: one path or an array of them; T is the room for symbols, which padding may fill.
-        lengths: symbols in each path, in [0, T]; what stands behind is ignored. Default: up to the first PAD (-1).
+        lengths: symbols in each path, in [0, T]; what follows is ignored. Default: up to the first PAD (-1).
         original_length: symbols in the original, in [0, n]. Default: up to the first PAD.
         w_ins: cost of a symbol that the path has and the original has not; a finite number above 0, not traced.
         w_del: cost of a symbol that the original has and the path has not; the same.

@@ -8,7 +8,7 @@ import numpy as np
 from flax import struct
 
 PAD = -1
-"""Fills the symbols and actions behind the end of a path. No symbol is negative."""
+"""Fills symbols and actions after the end of a path. No symbol is negative."""
 
 
 @struct.dataclass
@@ -18,9 +18,9 @@ class Paths:
     B denotes the number of paths, T the length of the longest (or more).
     """
 
-    symbols: np.ndarray  # int32[B, T], PAD behind the end
+    symbols: np.ndarray  # int32[B, T], PAD after the end
     lengths: np.ndarray  # int32[B], symbols in each path, at least 1
-    actions: np.ndarray | None = None  # int32[B, T - 1], the action taken from each symbol; PAD behind the end
+    actions: np.ndarray | None = None  # int32[B, T - 1], the action taken from each symbol; PAD after the end
 
     @classmethod
     def from_lists(

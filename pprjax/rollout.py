@@ -33,13 +33,13 @@ FEW_ACTIONS = 8
 class Original:
     """The path to be edited. n symbols at most, T = horizon."""
 
-    symbols: jax.Array  # int32[n], PAD behind the end
+    symbols: jax.Array  # int32[n], PAD after the end
     length: jax.Array  # int32[], symbols
     actions: jax.Array  # int32[T], what follows it; PAD from where it ends or can't be followed
     followed: jax.Array  # bool[], whether the world can follow it to its end
     reward_goal: jax.Array  # float[], R_goal of the path; -inf where it can't be followed
     goal: Goal | None  # the task's goal for this path
-    kept: jax.Array | None = None  # int32[K], symbols that must stay, PAD behind the last; None: none must
+    kept: jax.Array | None = None  # int32[K], symbols that must stay, PAD after the last; None: none must
 
 
 @struct.dataclass
@@ -54,7 +54,7 @@ class Behaviour:
 
 @struct.dataclass
 class Trajectory:
-    """One sampled path. T = horizon; entries behind the end are PAD or 0."""
+    """One sampled path. T = horizon; entries after the end are PAD or 0."""
 
     symbols: jax.Array  # int32[T + 1], the start included
     actions: jax.Array  # int32[T]
@@ -278,7 +278,7 @@ def trace(
     action that leads to the next symbol is taken each time, without looking ahead.
 
     Args:
-        actions: the actions taken, PAD behind the end; None: not known.
+        actions: the actions taken, PAD after the end; None: not known.
     """
     n, horizon = symbols.shape[0], task.horizon
     task = task.replace(constraints=None)

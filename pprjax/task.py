@@ -37,7 +37,7 @@ class World(Protocol):
     # num_states: int. It gives tables, exact counts and certificates. Time is no part of it.
     # def reached_goal(self, state, params) -> bool[]: default natural termination.
     # def action_to(self, state, symbol, params) -> int32[]: the action that leads to this symbol, PAD where none does.
-    # For worlds where an action means something else behind other symbols: there, symbols are what is followed.
+    # For worlds where an action means something else after other symbols: there, symbols are what is followed.
     # def action_set_size(self, params) -> int32[]: A of Eq. 4, where only some of the agent's actions are offered.
     # def encoder(self, width) -> a Flax module that reads an observation for the Q-network, see `learn.networks`.
     # deterministic: bool, True where the world never rolls dice: it may then be certified, and searched.
@@ -61,7 +61,7 @@ class Task:
         constraints: what every recourse must keep to; default nothing.
 
     Raises:
-        TypeError: env has no `symbol`, policy lacks `init` or `step`, or constraints are none.
+        TypeError: env has no `symbol`, policy lacks `init` or `step`, or constraints is not a `pprjax.Constraints`.
         ValueError: horizon is below 1, a forbidden action is none of the world's, or a policy table does not fit the
             world, is NaN or negative, or has a row that does not sum to 1.
     """

@@ -38,7 +38,7 @@ def counterfactual_probabilities(
     Args:
         transition: P[a, s, s'], each row sums to 1, or to 0 where the action is not available; so then does P_cf.
         states: s_0 … s_T, n = T + 1 of them. PAD where it was not observed: that noise keeps its prior, P_cf[t] = P.
-        actions: a_0 … a_{T-1}; PAD behind the end.
+        actions: a_0 … a_{T-1}; PAD after the end.
         num_samples: estimate each row as a histogram of so many samples of the noise, as published, in float32. None:
             its limit, exactly. In the race, i ≠ s_{t+1} starts at r_i·M with r_i = p_i / q_i and q = P(· | s, a), and
             runs at rate q_i until s_{t+1} arrives at r·M. With L(u) = 1 + Σ_j q_j·max(u - r_j, 0),
