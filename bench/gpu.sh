@@ -14,7 +14,7 @@ if [ "${SIZE:-full}" = tiny ]; then
   exact=(--originals 4)
   trained=("--originals 2 --iterations 4")
 else
-  tests=(tests/test_edit_distance.py tests/test_rollout.py tests/test_learner.py tests/test_optimum.py tests/test_solve.py)
+  tests=(tests/test_edit_distance.py tests/test_rollout.py tests/learn/test_learner.py tests/certify/test_optimum.py tests/test_solve.py)
   exact=()
   trained=("--originals 1000" "--originals 10000")
 fi
