@@ -283,7 +283,8 @@ def trace(
     n, horizon = symbols.shape[0], task.horizon
     task = task.replace(constraints=None)
     choices = jnp.arange(task.num_actions)
-    steps = all_steps(task) if actions is None else None
+    actions = actions if n > 1 else None  # a start alone has none, and no way to look for
+    steps = all_steps(task) if actions is None and n > 1 else None
     plan = None if steps is None else likeliest_actions(steps, symbols, length)
 
     def step(lane, t):

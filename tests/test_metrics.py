@@ -67,7 +67,7 @@ def test_relative_gap(reward, optimum, gap):
 def test_the_best_at_each_lambda_is_one_that_meets_the_goal_if_any_does():
     rng = np.random.default_rng(0)
     goal, path, habits = rng.random((3, 4, 5))
-    scores = Scores(goal=goal, path=path, link=habits, policy=habits, distance=path, violations=path)
+    scores = Scores(goal=goal, path=path, r_policy=habits, policy=habits, distance=path, violations=path)
     met = np.array([[0, 1, 1, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]], bool)
     lambda_path, lambda_policy = np.array([[0.0, 5.0, 1.0]] * 4), np.array([[0.0], [1.0], [2.0], [3.0]])
     found, best_rewards = best_at(scores, met, lambda_path=lambda_path, lambda_policy=lambda_policy)
