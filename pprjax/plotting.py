@@ -33,33 +33,34 @@ def curves(curve: Float[np.ndarray, "B iterations"], *, ax: Any = None) -> Any:
     return ax
 
 
-def ladders(table: pl.DataFrame, *, axes: Any = None) -> Any:
+def ladders(table: pl.DataFrame, *, by: str = "path", axes: Any = None) -> Any:
     """What every further edit buys: v, R_goal and R_policy over the edits, one line an original.
 
     Lines differ in marker and dash as well as in colour, so that they can be told apart in grey.
 
     Args:
         table: of `Frontier.to_frame`.
+        by: the column that tells the lines apart.
         axes: three matplotlib Axes; default new ones.
     """
     if axes is None:
         figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
         plt.close(figure)
     markers, dashes = "osD^vP*X", ("-", "--", "-.", ":")
-    for number, (path, rows) in enumerate(table.group_by("path", maintain_order=True)):
+    for number, (key, rows) in enumerate(table.group_by(by, maintain_order=True)):
         shade = plt.get_cmap("viridis")(0.85 * (number % 10) / 10)
         for ax, column in zip(axes, ("value", "s_goal", "r_policy"), strict=True):
             ax.plot(
                 rows["distance"], rows[column], color=shade, linewidth=1.2, markersize=4,
-                marker=markers[number % len(markers)], linestyle=dashes[number % len(dashes)], label=f"{path[0]}",
+                marker=markers[number % len(markers)], linestyle=dashes[number % len(dashes)], label=f"{key[0]}",
             )  # fmt: skip
     names = ("v = R_goal + λ_policy·R_policy", "R_goal", "R_policy")
     for ax, name in zip(axes, names, strict=True):
         ax.set(xlabel="edits", title=name)
         ax.title.set_fontsize(10)
         ax.spines[["top", "right"]].set_visible(False)
-    if 1 < table["path"].n_unique() <= 10:
-        axes[-1].legend(title="original", fontsize=8, title_fontsize=8)
+    if 1 < table[by].n_unique() <= 10:
+        axes[-1].legend(title="original" if by == "path" else by, fontsize=8, title_fontsize=8)
     return axes
 
 

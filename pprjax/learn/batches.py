@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from jaxtyping import Bool, Int
 
 from pprjax import devices, metrics
-from pprjax.config import Config, check_config
+from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
 from pprjax.learn import archive, learner
 from pprjax.metrics import Scores
@@ -53,14 +53,12 @@ def learn(
     chunk: int | None = None,
     progress: bool | None = None,
 ) -> Recourse:
-    """`pprjax.recourse` by Algorithm 1: the best of all paths that were sampled."""
+    """`pprjax.recourse` by Algorithm 1: the best of all paths that were sampled. Its arguments were checked there."""
     size = len(originals)
-    check_config(config, size)
     side_by_side = CPU_CHUNK if jax.local_devices()[0].platform == "cpu" else CHUNK
     side_by_side = side_by_side if chunk is None else chunk
-    for name, value in {"n_recourses": n_recourses, "min_distance": min_distance, "chunk": side_by_side}.items():
-        if value < 1:
-            raise ValueError(f"{name}: expected at least 1, got {value}")
+    if side_by_side < 1:
+        raise ValueError(f"chunk: expected at least 1, got {side_by_side}")
     ids = np.arange(size) if ids is None else np.asarray(ids)
     if ids.shape != (size,):
         raise ValueError(f"ids: expected one for each of {size} originals, got shape {ids.shape}")

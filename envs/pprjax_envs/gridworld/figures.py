@@ -39,16 +39,7 @@ def routes(env: GridWorld, table: pl.DataFrame, *, edited: str = "recourse") -> 
 def ladder(points: pl.DataFrame, *, path: int) -> Figure:
     """What every further edit of one original buys each driver."""
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
-    for driver, style in zip(points["driver"].unique(maintain_order=True), ("-o", "--s"), strict=False):
-        rows = points.filter(driver=driver, path=path)
-        for ax, column in zip(axes, ("value", "s_goal", "r_policy"), strict=True):
-            ax.plot(rows["distance"], rows[column], style, label=driver, markersize=4, linewidth=1.3)
-    names = ("v = R_goal + λ_policy·R_policy", "R_goal", "R_policy")
-    for ax, name in zip(axes, names, strict=True):
-        ax.set(xlabel="edits", title=name)
-        ax.title.set_fontsize(10)
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(frameon=False)
+    plotting.ladders(points.filter(path=path), by="driver", axes=axes)
     figure.suptitle(f"route {path}: what every further edit buys", fontsize=11)
     plt.close(figure)
     return figure
