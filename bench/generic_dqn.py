@@ -70,7 +70,7 @@ class Rewritten(gymnasium.Env):
         self.total += reward
         if reached:
             self.best = max(self.best, self.total)
-        # the horizon is part of the task, so a path that is cut has ended: nothing is bootstrapped behind it
+        # the horizon is part of the task, so a path that is cut has ended: nothing is bootstrapped after it
         return self.observation(), REWARD_SCALE * reward, over, False, {}
 
 

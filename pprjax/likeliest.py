@@ -1,7 +1,7 @@
 """The likeliest way along symbols: what an agent did that was only seen to pass them.
 
-Several actions may lead to the same symbol, and several states may stand behind it. Which way a path went is then
-decided for the path as a whole, by dynamic programming over the states that may stand behind each symbol (Viterbi).
+Several actions may lead to the same symbol, and several states may show it. Which way a path went is then
+decided for the path as a whole, by dynamic programming over the states that may show each symbol (Viterbi).
 """
 
 from __future__ import annotations

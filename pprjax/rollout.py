@@ -89,7 +89,7 @@ class _Lane:
 
 @struct.dataclass
 class _Step:
-    """What step t leaves behind; the rest of a trajectory follows from it when the scan is done."""
+    """What is kept of step t; the rest of a trajectory follows from it when the scan is done."""
 
     taken: jax.Array  # bool[], whether an action was taken
     observation: jax.Array  # of s_t

@@ -13,7 +13,7 @@ from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
 from pprjax.config import Config, check_config
-from pprjax.learn.batches import learn
+from pprjax.learn.batches import learn, learn_frontier
 from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.search.points import search_frontier
@@ -78,14 +78,13 @@ def recourse(
             if choice == "exact":
                 return exact(task, originals, config, n_recourses=n_recourses, min_distance=min_distance)
             if choice == "search" and n_recourses == 1:
-                return frontier(task, originals, config, method="search", calls=calls).at(config.lambda_path)
+                return _searched(task, originals, config, calls, lambda_path=config.lambda_path).at(config.lambda_path)
         except TooLargeError:
             if method == "exact":
                 raise
     if method == "search":
         raise ValueError(f'n_recourses: expected 1 with method "search", got {n_recourses}')
-    if key is None:
-        raise ValueError('key: method "learn" needs one, jax.random.key(0) for example, got None')
+    key = _needed(key)
     return learn(
         task,
         originals,
@@ -104,28 +103,35 @@ def frontier(
     originals: Paths,
     config: Config = Config(),
     *,
-    method: Literal["auto", "exact", "search"] = "auto",
+    key: jax.Array | None = None,
+    method: Method = "auto",
     max_edits: int | None = None,
     calls: int | None = None,
+    progress: bool | None = None,
 ) -> Frontier:
     """For each original the best path for each number of edits, which answers every λ_path: see `Frontier`.
 
     Args:
-        task: a deterministic world.
+        task: environment, agent and goal.
         originals: B paths from the world's start, with actions or without.
-        config: habit, λ_policy (one number or float[B]) and the edit costs, whole numbers. λ_path is not looked at.
-        method: "exact", with proof, in a finite world whose P_A has no memory; "search", in any; or the first of these
-            that suits the world.
+        config: habit, λ_policy (one number or float[B]) and the edit costs, whole numbers. λ_path is looked at by
+            "learn" alone, which keeps the best path for each distance of those that it samples.
+        key: of "learn", which needs one; not consumed.
+        method: see `Method`.
         max_edits: the most edits, at least 0; default as many as there may be.
         calls: of "search": steps of the world that the proof of one original may take; default 100,000.
+        progress: of "learn": show a progress bar; default: on a terminal.
 
     Raises:
-        ValueError: a setting is out of range, or the method does not suit the world; the message names it.
+        ValueError: a setting is out of range, the method does not suit the world, or "learn" has no key; the message
+            names it.
     """
     check_config(config, len(originals))
     check_starts(task, originals)
     if max_edits is not None and max_edits < 0:
         raise ValueError(f"max_edits: expected at least 0, got {max_edits}")
+    if calls is not None and calls < 0:
+        raise ValueError(f"calls: expected at least 0, got {calls}")
     choices = _choices(task, config, method)
     if "exact" in choices:
         try:
@@ -133,14 +139,36 @@ def frontier(
         except TooLargeError:
             if method == "exact":
                 raise
-    if "search" not in choices:
-        raise ValueError('method: a frontier needs a deterministic world; say "deterministic = True" where env is one')
-    most = largest_distance(int(np.max(originals.lengths)), task.horizon + 1, whole_costs(config))
-    limits = [
-        x for x in (max_edits, None if task.constraints is None else task.constraints.max_distance) if x is not None
-    ]
-    most = int(min([most, *limits]))
-    return search_frontier(task, originals, config, num_distances=most + 1, calls=CALLS if calls is None else calls)
+    if "search" in choices:
+        return _searched(task, originals, config, calls, max_edits=max_edits)
+    key = _needed(key)
+    num_distances = _num_distances(task, originals, config, max_edits)
+    return learn_frontier(task, originals, config, key=key, num_distances=num_distances, progress=progress)
+
+
+def _needed(key: jax.Array | None) -> jax.Array:
+    if key is None:
+        raise ValueError('key: method "learn" needs one, jax.random.key(0) for example, got None')
+    return key
+
+
+def _searched(task, originals, config, calls, *, max_edits=None, lambda_path=None) -> Frontier:
+    """The frontier by search, or what decides it at one λ_path."""
+    return search_frontier(
+        task,
+        originals,
+        config,
+        num_distances=_num_distances(task, originals, config, max_edits),
+        calls=CALLS if calls is None else calls,
+        lambda_path=lambda_path,
+    )
+
+
+def _num_distances(task: Task, originals: Paths, config: Config, max_edits: int | None) -> int:
+    """One more than the most edits that count."""
+    limits = [max_edits, None if task.constraints is None else task.constraints.max_distance]
+    largest = largest_distance(int(np.max(originals.lengths)), task.horizon + 1, whole_costs(config))
+    return 1 + int(min([largest, *(x for x in limits if x is not None)]))
 
 
 def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:

@@ -8,12 +8,20 @@ from pathlib import Path
 import pytest
 
 
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+"""What tests compile runs for a moment, so that to optimize it takes longer than to run it as it is."""
+
+
 def pytest_configure(config):
-    """The workers, and the programs that tests start, share what they compile."""
-    if "PYTEST_XDIST_WORKER" not in os.environ and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    """The workers, and the programs that tests start, compile quickly and share what they compiled."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         shared = tempfile.TemporaryDirectory(prefix="pprjax-compiled-")
         config.add_cleanup(shared.cleanup)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = shared.name
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,23 @@ def test_auto_takes_the_first_method_that_suits():
         pprjax.recourse(ring(), ROWS, CONFIG, method="learn")
 
 
+def test_a_learned_frontier_keeps_the_best_path_for_each_distance_of_those_that_recourse_samples():
+    learned = pprjax.frontier(ring(), ROWS, CONFIG, method="learn", key=KEY, progress=False)
+    chosen = pprjax.recourse(ring(), ROWS, CONFIG, method="learn", key=KEY, progress=False)
+    np.testing.assert_allclose(learned.at(CONFIG.lambda_path).reward, chosen.reward, rtol=1e-6)
+    assert set(learned.method) == {"learn"} and np.isposinf(learned.bound).all()
+    scores = pprjax.score(ring(), ROWS[learned.path], learned.paths, CONFIG)
+    np.testing.assert_array_equal(scores.distance, learned.distance)
+    np.testing.assert_allclose(scores.goal + CONFIG.lambda_policy * scores.r_policy, learned.value, rtol=1e-5)
+    certified = pprjax.frontier(ring(), ROWS, CONFIG)
+    for b in range(len(ROWS)):
+        best = [certified.value[(certified.path == b) & (certified.distance <= e)].max() for e in learned.distance]
+        mine = learned.path == b
+        assert (learned.value[mine] <= np.array(best)[mine] + 1e-5).all()
+        assert (np.diff(learned.value[mine]) > 0).all() and (np.diff(learned.distance[mine]) > 0).all()
+    assert len(np.unique(learned.path)) == len(ROWS) and len(learned) > len(ROWS)  # a ladder, not one rung
+
+
 @pytest.mark.parametrize("max_edits", [0, 1, 3])
 def test_no_more_edits_than_asked_for(max_edits):
     every, few = (pprjax.frontier(ring(), ROWS, CONFIG, max_edits=m) for m in (None, max_edits))
@@ -66,6 +83,7 @@ def test_an_original_that_nothing_answers_has_no_row_and_is_infeasible():
     chosen = front.at(1.0)
     lost = np.setdiff1d(np.arange(len(ROWS)), front.path)
     assert lost.size
+    assert set(chosen.method) == {"exact"}
     assert (chosen.status[lost] == "infeasible").all() and (chosen.reward[lost] == -np.inf).all()
     assert (chosen.gap[lost] == 0).all()  # that there is none is proved
     assert [chosen.paths.to_lists()[i] for i in lost] == [[0]] * lost.size
@@ -87,6 +105,8 @@ def test_files_and_a_picture(tmp_path):
     ("arguments", "message"),
     [
         ({"max_edits": -1}, "max_edits: expected at least 0, got -1"),
+        ({"calls": -1}, "calls: expected at least 0, got -1"),
+        ({"method": "learn"}, 'key: method "learn" needs one'),
         ({"method": "guess"}, "method: expected one of auto, exact, search, learn, got 'guess'"),
     ],
 )

@@ -20,10 +20,15 @@ from pprjax.task import Task
 CONFIG = Config(lambda_path=100.0, lambda_policy=0.1)
 SMALL = Config(iterations=2, num_paths=4, num_best=2, updates=1, batch_size=4, width=4)
 KEY = jax.random.key(0)
+STEPS = 40  # of every chain, so that one program serves all
+trace_one = jax.jit(trace)
+roll = jax.jit(lambda task, original, lane: rollout(task, original, lane, SMALL, KEY))
 
 
 def chain(*rewards, goal):
-    """States in a row, of which the last ends a path; until the last step action 1 ends it at once, for nothing."""
+    """States in a row, of which the last ends a path; until the last step action 1 ends it at once, for nothing. Steps
+    that earn nothing fill the row up."""
+    rewards = (*rewards, *[0.0] * (STEPS - len(rewards)))
     size = len(rewards) + 1
     next_state = [[s + 1, size - 1] for s in range(size - 2)] + [[size - 1, -1], [-1, -1]]
     paid = [[r, 0.0] for r in rewards] + [[0.0, 0.0]]
@@ -34,14 +39,14 @@ def chain(*rewards, goal):
 def walked(task, original):
     """Whether the learner says that going all the way along the chain meets the goal."""
     length = task.num_states
-    path = trace(task, jnp.asarray(original), jnp.int32(len(original)), KEY)
+    path = trace_one(task, jnp.asarray(original), jnp.int32(len(original)), KEY)
     lane = Behaviour(
         forced=jnp.zeros(task.horizon, jnp.int32),
         explore=jnp.ones(task.horizon, bool),
         from_policy=jnp.bool_(True),
         uniform=jnp.zeros(task.horizon),
     )
-    found = rollout(task, path, lane, SMALL, KEY)
+    found = roll(task, path, lane)
     assert found.num_actions == length - 1
     return bool(found.met)
 
@@ -98,7 +103,7 @@ def test_a_threshold_is_relative_to_what_was_paid():
 def both(task, symbols):
     """R_goal of an original without actions: as the learner has it, and as the certificate has it."""
     padded = jnp.asarray(np.append(symbols, [PAD] * 2))
-    traced = trace(task, padded, jnp.int32(len(symbols)), KEY)
+    traced = trace_one(task, padded, jnp.int32(len(symbols)), KEY)
     return traced, exact(task, Paths.from_lists([symbols]), CONFIG)
 
 
@@ -145,7 +150,7 @@ def test_learner_and_certificate_agree_on_what_an_original_earned(seed):
     for b, original in enumerate(mdp.originals):
         padded = np.full(HORIZON + 4, PAD)
         padded[: len(original)] = original
-        traced = trace(task, jnp.asarray(padded), jnp.int32(len(original)), KEY)
+        traced = trace_one(task, jnp.asarray(padded), jnp.int32(len(original)), KEY)
         assert traced.reward_goal == best.original_goal[b] == mdp.own_reward(original)
         assert traced.goal.above >= traced.reward_goal
 

@@ -70,7 +70,7 @@ def action_change_values(
     Args:
         p_counterfactual: P_cf[t, a, s, s'], as from `counterfactual_probabilities`.
         reward: R[a, s], paid at each of the T steps; -inf: the action is not available, and no plan may risk it.
-        actions: a_0 … a_{T-1} as observed; PAD behind the end.
+        actions: a_0 … a_{T-1} as observed; PAD after the end.
         start: the first state.
         max_changes: K, at least 0.
 

@@ -37,7 +37,7 @@ class PlanningWorld:
 
 @struct.dataclass
 class Observed:
-    """B originals as the world sees them, over T steps. PAD behind the end, and everywhere where not valid."""
+    """B originals as the world sees them, over T steps. PAD after the end, and everywhere where not valid."""
 
     states: Any  # int32[B, T + 1], in [0, N)
     actions: Any  # int32[B, T]

@@ -68,7 +68,7 @@ def pose(
     """Original b of the block with budgets of 0 to at least `largest` edits: its kind, and the first inputs of
     `best_budget` and `every_budget`.
 
-    τ₀ comes with its padding in front, so that every original ends at N, and with the position behind its first symbol.
+    τ₀ comes with its padding in front, so that every original ends at N, and with the position after its first symbol.
     The start is that symbol, and to match it is best: d(s·x, s·y) = d(x, y).
 
     Raises:

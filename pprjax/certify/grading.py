@@ -36,7 +36,7 @@ class Graded:
 
 
 def grade(problem: Problem, block: Block, actions: Int[np.ndarray, "B T"]) -> Graded:
-    """Take the actions, PAD behind the end, for each original of the block; the cost does not depend on the goal."""
+    """Take the actions, PAD after the end, for each original of the block; the cost does not depend on the goal."""
     tables = problem.tables
     size, horizon = actions.shape
     row = np.zeros(size, np.int32)

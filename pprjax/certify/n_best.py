@@ -5,7 +5,7 @@ the best path that goes on from there is worth
 
     R(prefix) + max_{i, e} G_t[w, i, e] + λ_path / (c_i + e + 1).
 
-So prefixes are opened in the order of the best path behind each, paths come out best first, and no prefix is opened
+So prefixes are opened in the order of the best path through each, paths come out best first, and no prefix is opened
 that none of them shares. Bounds are float32: paths that it can't tell apart may come in any order.
 """
 

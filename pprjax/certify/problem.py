@@ -39,7 +39,7 @@ class Problem:
 class Block:
     """B originals that are worked through together, padded to N symbols. Arrays on the host."""
 
-    symbols: np.ndarray  # int32[B, N], PAD behind the end
+    symbols: np.ndarray  # int32[B, N], PAD after the end
     lengths: np.ndarray  # int32[B]
     own_reward: np.ndarray  # float64[B], R_goal of the original, 0 where the goal does not read it
     own_magnitude: np.ndarray  # float64[B], Σ|r_t| of it, 0 likewise

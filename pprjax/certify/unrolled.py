@@ -184,7 +184,7 @@ def _edges(unrolled: Unrolled, lambda_policy: Float[np.ndarray, " K"], t: int) -
 def follow(
     unrolled: Unrolled, lambda_policy: Float[np.ndarray, " K"], to_come: Float[np.ndarray, "K layers targets"]
 ) -> Int[np.ndarray, "K T"]:
-    """The actions that attain to_come[:, 0, 0], PAD behind the end; of equally good ones the first."""
+    """The actions that attain to_come[:, 0, 0], PAD after the end; of equally good ones the first."""
     size, horizon = len(to_come), unrolled.horizon
     actions = np.full((size, horizon), PAD, np.int32)
     node, whose = np.zeros(size, np.int64), np.arange(size)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from threading import Event
+from threading import Event, Lock
 from typing import Any, cast
 
 import jax
@@ -17,14 +18,16 @@ from flax import struct
 from jax.sharding import Mesh
 from jaxtyping import Bool, Int
 
-from pprjax import devices, metrics
+from pprjax import devices, ladder, metrics
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
+from pprjax.ladder import Ladder
 from pprjax.learn import archive, learner
+from pprjax.learn.learner import Wanted
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.progress import progress_bar
-from pprjax.result import Recourse
+from pprjax.result import Frontier, Recourse
 from pprjax.rollout import Trajectory, trace
 from pprjax.task import Task
 
@@ -54,6 +57,45 @@ def learn(
     progress: bool | None = None,
 ) -> Recourse:
     """`pprjax.recourse` by Algorithm 1: the best of all paths that were sampled. Its arguments were checked there."""
+    wanted = Wanted(n_recourses=n_recourses, min_distance=min_distance)
+    result = _trained(task, originals, config, key, wanted, ids=ids, chunk=chunk, progress=progress)
+    return _assemble(task, originals, config, result, n_recourses)
+
+
+def learn_frontier(
+    task: Task,
+    originals: Paths,
+    config: Config,
+    *,
+    key: jax.Array,
+    num_distances: int,
+    progress: bool | None = None,
+) -> Frontier:
+    """`pprjax.frontier` by Algorithm 1: the best path of each number of edits below E of all that were sampled."""
+    result = _trained(task, originals, config, key, Wanted(num_distances=num_distances), progress=progress)
+    return ladder.frontier(
+        result.ladder,
+        originals,
+        goal=task.goal,
+        limit=np.full((len(originals), num_distances), np.inf),
+        original_goal=result.original_goal,
+        lambda_policy=config.lambda_policy,
+        answered_by="learn",
+    )
+
+
+def _trained(
+    task: Task,
+    originals: Paths,
+    config: Config,
+    key: jax.Array,
+    wanted: Wanted,
+    *,
+    ids: Int[np.ndarray, " B"] | None = None,
+    chunk: int | None = None,
+    progress: bool | None = None,
+) -> _Result:
+    """What remains of each original's training, on the host."""
     size = len(originals)
     side_by_side = CPU_CHUNK if jax.local_devices()[0].platform == "cpu" else CHUNK
     side_by_side = side_by_side if chunk is None else chunk
@@ -63,7 +105,7 @@ def learn(
     if ids.shape != (size,):
         raise ValueError(f"ids: expected one for each of {size} originals, got shape {ids.shape}")
 
-    lambdas = [np.broadcast_to(np.asarray(x, np.float32), (size,)) for x in (config.lambda_path, config.lambda_policy)]
+    lambdas = _lambdas(config, size)
     padded = originals.padded_to(-(-int(np.max(originals.lengths)) // LENGTHS) * LENGTHS)
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.asarray(ids, jnp.uint32))
     kept = kept_symbols(task.constraints, originals)
@@ -75,7 +117,7 @@ def learn(
     chunk = -(-size // num_pieces)  # of one device, whatever their number: the programs, and the results, are the same
     width = chunk * together
     pieces = (np.arange(-(-num_pieces // together) * width) % size).reshape(-1, width)  # the first ones fill up
-    interrupted = Event()
+    interrupted, turn = Event(), Lock()
     with progress_bar("recourse", size, enabled=progress) as advance, ThreadPoolExecutor(len(workers)) as pool:
 
         def listen(amount: float) -> None:
@@ -89,8 +131,9 @@ def learn(
                     program,
                     config,
                     jax.tree.map(lambda x, at=piece: x[at], inputs),
-                    (n_recourses, min_distance),
+                    wanted,
                     workers[worker],
+                    turn,
                     listen,
                 )
                 for piece in pieces[worker :: len(workers)]
@@ -102,7 +145,11 @@ def learn(
             interrupted.set()
     results = [solved[i % len(workers)][i // len(workers)] for i in range(len(pieces))]
     result = jax.tree.map(lambda *parts: np.concatenate(parts)[:size], *results)
-    return _assemble(task, originals, lambdas, result, n_recourses)
+    return result
+
+
+def _lambdas(config: Config, size: int) -> list[np.ndarray]:
+    return [np.broadcast_to(np.asarray(x, np.float32), (size,)) for x in (config.lambda_path, config.lambda_policy)]
 
 
 @struct.dataclass
@@ -114,6 +161,7 @@ class _Result:
     original_goal: jax.Array
     curve: jax.Array
     archive: archive.Archive | None
+    ladder: Ladder | None
 
 
 def _workers() -> tuple[list[Any], int]:
@@ -130,36 +178,45 @@ def _solve_piece(
     task: Task,
     config: Config,
     inputs: tuple,
-    several: tuple[int, int],
+    wanted: Wanted,
     place: Any,
+    turn: Lock,
     advance: Callable[[float], None],
 ) -> _Result:
+    """Train a piece. Programs are called first in turn, so that one thread compiles them and the others find them."""
     traced_settings = replace(config, lambda_path=0.0, lambda_policy=0.0)  # each original has its own
     shared, inputs = devices.put((task, traced_settings), inputs, place)
     mesh = place if isinstance(place, Mesh) else None
     rounds = max(r for r in range(1, ROUNDS + 1) if config.iterations % r == 0)
     count = config.iterations // rounds
-    state, curves = _start(*shared, inputs, several=several, mesh=mesh), []
+    with turn:
+        state, curves = _start(*shared, inputs, wanted=wanted, mesh=mesh), []
     for r in range(rounds):
-        state, curve = _train(*shared, inputs, state, start=r * count, count=count, mesh=mesh)
+        with turn if r == 0 else nullcontext():
+            state, curve = _train(*shared, inputs, state, start=r * count, count=count, mesh=mesh)
         curves.append(jax.block_until_ready(curve))
         advance(len(curve) / rounds)
-    return jax.device_get(_finish(*shared, inputs, state, curve=jnp.concatenate(curves, axis=1), mesh=mesh))
+    with turn:
+        result = _finish(*shared, inputs, state, curve=jnp.concatenate(curves, axis=1), mesh=mesh)
+    return jax.device_get(result)
 
 
 def _each(function):
     """The function of one original, jitted and mapped over a piece of them, and that over the devices of a mesh."""
 
-    @partial(jax.jit, static_argnames=("count", "several", "mesh"))
-    def mapped(task, settings, inputs, state=None, *, start=0, curve=None, count=0, several=(1, 1), mesh=None):
+    @partial(jax.jit, static_argnames=("count", "wanted", "mesh"))
+    def mapped(task, settings, inputs, state=None, *, start=0, curve=None, count=0, wanted=Wanted(), mesh=None):
         def piece(shared, batch):
             task, settings, start = shared
 
             def one(symbols, length, actions, kept, key, lambda_path, lambda_policy, state, curve):
                 config = replace(settings, lambda_path=lambda_path, lambda_policy=lambda_policy)
-                keys = jax.random.split(key, 4)
-                original = replace(trace(task, symbols, length, keys[0], actions), kept=kept)
-                return function(task, original, config, keys[1:], state, start, count, curve, several)
+                if state is None:
+                    keys = jax.random.split(key, 4)
+                    original = replace(trace(task, symbols, length, keys[0], actions), kept=kept)
+                    return original, keys[1:], function(task, original, config, keys[1:], wanted)
+                original, keys, state = state
+                return function(task, original, config, keys, state, start, count, curve)
 
             return jax.vmap(cast(Any, one))(*batch)
 
@@ -169,31 +226,31 @@ def _each(function):
 
 
 @_each
-def _start(task, original, config, keys, state, start, count, curve, several):
-    del state, start, count, curve
-    n_recourses, min_distance = several
-    return learner.init(task, original, config, keys[0], n_recourses=n_recourses, min_distance=min_distance)
+def _start(task, original, config, keys, wanted):
+    return learner.init(task, original, config, keys[0], wanted)
 
 
 @_each
-def _train(task, original, config, keys, state, start, count, curve, several):
-    del curve, several
+def _train(task, original, config, keys, state, start, count, curve):
+    del curve
     state, progress = learner.train(task, original, config, state, keys[1], start, count)
-    return state, progress.reward
+    return (original, keys, state), progress.reward
 
 
 @_each
-def _finish(task, original, config, keys, state, start, count, curve, several):
+def _finish(task, original, config, keys, state, start, count, curve):
     """The best path so far, or a better one among paths sampled from the trained Q, its greedy path included."""
-    del start, count, several
+    del start, count
     greedy, lanes = learner.harvest(task, original, config, state, keys[2])
     best = learner.better(state.best, learner.best_of(lanes))
     found = None if state.archive is None else archive.extend(state.archive, lanes)
-    return _Result(best=best, greedy=greedy, original_goal=original.reward_goal, curve=curve, archive=found)
+    rungs = None if state.ladder is None else learner.climb(state.ladder, config, lanes)
+    return _Result(best, greedy, original_goal=original.reward_goal, curve=curve, archive=found, ladder=rungs)
 
 
-def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _Result, n_recourses: int) -> Recourse:
+def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_recourses: int) -> Recourse:
     size = len(originals)
+    lambdas = _lambdas(config, size)
     best, greedy = jax.tree.map(np.asarray, (result.best, result.greedy))
     path, rank = np.arange(size, dtype=np.int32), np.ones(size, np.int32)
     if result.archive is not None:
@@ -239,7 +296,7 @@ def _assemble(task: Task, originals: Paths, lambdas: list[np.ndarray], result: _
 def _ranked(
     best: Trajectory, found: archive.Archive, n_recourses: int
 ) -> tuple[Any, Int[np.ndarray, " R"], Int[np.ndarray, " R"]]:
-    """The best path of each original and behind it the others of its archive, whose first it is; path and rank."""
+    """The best path of each original and after it the others of its archive, whose first it is; path and rank."""
     there = np.asarray(found.filled)[:, :n_recourses].copy()
     there[:, 0] = True  # the best path, even where it misses the goal
     path, place = np.nonzero(there)

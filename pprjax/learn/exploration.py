@@ -80,7 +80,7 @@ def behaviours(
     far with one random edit, or two (`edited`).
 
     Args:
-        original: the steps of τ₀, see `Task.steps_of`, PAD behind its end.
+        original: the steps of τ₀, see `Task.steps_of`, PAD after its end.
         best: those of the best path so far.
         eps: ε of this iteration.
         iteration: its number.
@@ -125,7 +125,7 @@ def behaviours(
 def edited(steps: Int[Array, " T"], key: jax.Array) -> Int[Array, " T"]:
     """A path after one random edit or, as often, two: OPEN in the place of a step, OPEN between two, or one step less.
 
-    Places and kinds of edit are drawn evenly. What is pushed beyond the horizon is lost; behind its end a path is PAD.
+    Places and kinds of edit are drawn evenly. What is pushed beyond the horizon is lost; after its end a path is PAD.
     """
     keys = jax.random.split(key, 3)
     once = _edit(steps, keys[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import jax
@@ -12,7 +12,9 @@ import optax
 from flax import struct
 from jaxtyping import Array, Float, Int
 
+from pprjax import ladder
 from pprjax.config import Config
+from pprjax.ladder import Ladder
 from pprjax.learn import archive, exploration, replay
 from pprjax.learn.archive import Archive
 from pprjax.learn.networks import QNetwork
@@ -23,6 +25,15 @@ from pprjax.task import Task
 
 RETURN_SCALE = 10.0
 """Rewards are scaled so that the best return is this large: what Huber loss and Adam's step are made for."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is kept of the paths that are sampled, beside the best."""
+
+    n_recourses: int = 1
+    min_distance: int = 1  # δ between any two of them
+    num_distances: int = 0  # E of the ladder; 0: no frontier is wanted
 
 
 @struct.dataclass
@@ -39,6 +50,7 @@ class LearnerState:
     best_missed: jax.Array  # float[], the largest R of a path that missed the goal
     scale: jax.Array  # float[], of the rewards; 0 before the first iteration
     archive: Archive | None  # of the best paths that differ; None where one recourse is enough
+    ladder: Ladder | None  # of the best path for each number of edits; None where no frontier is wanted
 
 
 @struct.dataclass
@@ -65,15 +77,7 @@ def network(task: Task, config: Config, original: Original) -> QNetwork:
     )
 
 
-def init(
-    task: Task,
-    original: Original,
-    config: Config,
-    key: jax.Array,
-    *,
-    n_recourses: int = 1,
-    min_distance: Int[Array, ""] | int = 1,
-) -> LearnerState:
+def init(task: Task, original: Original, config: Config, key: jax.Array, wanted: Wanted = Wanted()) -> LearnerState:
     """The state before the first iteration. For more than one recourse it keeps an archive, of twice as many."""
     key_params, key_path = jax.random.split(key)
     state = task.reset(key_path)
@@ -92,7 +96,8 @@ def init(
         best=best,
         best_missed=jnp.full((), -jnp.inf, floating),
         scale=jnp.zeros((), floating),
-        archive=archive.empty(best, 2 * n_recourses, min_distance) if n_recourses > 1 else None,
+        archive=archive.empty(best, 2 * wanted.n_recourses, wanted.min_distance) if wanted.n_recourses > 1 else None,
+        ladder=ladder.empty(task, wanted.num_distances) if wanted.num_distances else None,
     )
 
 
@@ -175,6 +180,22 @@ def better(one: Trajectory, other: Trajectory) -> Trajectory:
     return jax.tree.map(lambda new, old: jnp.where(improves, new, old), other, one)
 
 
+def climb(found: Ladder, config: Config, lanes: Trajectory) -> Ladder:
+    """The ladder after these paths, which have a leading axis."""
+    value = lanes.reward_goal + config.lambda_policy * lanes.reward_policy
+    paths = Ladder(
+        value=jnp.where(lanes.met, value, -jnp.inf),
+        goal=lanes.reward_goal,
+        r_policy=lanes.reward_policy,
+        log_prob=lanes.log_prob,
+        reached=lanes.reached,
+        terminated=lanes.terminated,
+        symbols=lanes.symbols,
+        actions=lanes.actions,
+    )
+    return ladder.extend(found, paths, jnp.rint(lanes.distance).astype(jnp.int32))
+
+
 def _ranking(lanes: Trajectory) -> Int[Array, " b"]:
     broken = () if lanes.violations is None else (lanes.violations,)
     return jnp.lexsort((-lanes.reward, *broken, ~lanes.met))
@@ -199,6 +220,7 @@ def iterate(
         best=best,
         best_missed=jnp.maximum(state.best_missed, missed),
         archive=None if state.archive is None else archive.extend(state.archive, lanes),
+        ladder=None if state.ladder is None else climb(state.ladder, config, lanes),
         scale=jnp.where(
             state.scale > 0, state.scale, RETURN_SCALE / jnp.maximum(jnp.mean(jnp.abs(lanes.reward)), 1e-6)
         ),
@@ -242,7 +264,7 @@ def td_error(
 ) -> Float[Array, " M"]:
     """y - Q(s_{t-1}, a_{t-1}), in scaled rewards, with the target y one of
 
-    "td":        r_t + γ·max Q′(s_t, ·), no bootstrap behind the last action;
+    "td":        r_t + γ·max Q′(s_t, ·), no bootstrap after the last action;
     "return":    G_t = Σ_i γ^i r_{t+i};
     "published": G_t + γ·max Q′(s_t, ·), Algorithm 1 to the letter, which counts the future twice.
     """

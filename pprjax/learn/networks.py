@@ -23,7 +23,7 @@ class QNetwork(nn.Module):
     num_positions: int  # n + 1, values that j takes
     num_times: int  # T + 1, values that t takes
     width: int = 128  # of each layer
-    depth: int = 1  # hidden layers behind the embeddings
+    depth: int = 1  # hidden layers after the embeddings
     alignment_aware: bool = True  # see j and t
     dueling: bool = False  # Q = V + A - mean A (Wang et al. 2016)
     encoder: nn.Module | None = None  # reads the observation: features[width], and a vector[width] of each action

@@ -113,7 +113,7 @@ class Answers:
 
 
 def _padded(lists: pl.Series, names: np.ndarray) -> Int[np.ndarray, "N T"]:
-    """The numbers of the names in each list, PAD behind the end."""
+    """The numbers of the names in each list, PAD after the end."""
     lengths = lists.list.len().to_numpy()
     padded = np.full((len(lists), max(int(lengths.max()), 1)), PAD, np.int32)
     padded[np.arange(padded.shape[1]) < lengths[:, None]] = numbers(lists.explode(), names).to_numpy()
@@ -121,7 +121,7 @@ def _padded(lists: pl.Series, names: np.ndarray) -> Int[np.ndarray, "N T"]:
 
 
 def _named(padded: Int[np.ndarray, "N T"], lengths: Int[np.ndarray, " N"], names: np.ndarray) -> pl.Series:
-    """The names behind the numbers: a list a row."""
+    """The names of the numbers: a list a row."""
     row = np.repeat(np.arange(len(padded), dtype=np.uint32), lengths)
     values = names[padded[np.arange(padded.shape[1]) < lengths[:, None]]]
     dtype = pl.Int64 if names.dtype == np.int64 else pl.String

@@ -14,15 +14,17 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax import ladder
+from pprjax.ladder import Ladder
 from pprjax.search import nodes as layers
-from pprjax.search.nodes import Best, Children, Edges, Nodes, Search
+from pprjax.search.nodes import Children, Edges, Nodes, Search
 
 
 @struct.dataclass
 class Beam:
     """What one pass found for an original. E: one more than the most edits that are looked at."""
 
-    best: Best
+    best: Ladder
     dropped: jax.Array  # float[E], the largest bound of a dropped child whose paths have at least e edits; -inf: none
     calls: jax.Array  # int32[], steps of the world that were asked for
 
@@ -36,7 +38,7 @@ def search_beam(search: Search, *, num_distances: int, width: int, weight: float
         weight: of the world's `promise` of a prefix, beside v, where nodes are ranked.
     """
     start = Beam(
-        best=layers.no_path(search.task, num_distances),
+        best=ladder.empty(search.task, num_distances),
         dropped=jnp.full(num_distances, -jnp.inf, jnp.result_type(float)),
         calls=jnp.int32(0),
     )
@@ -58,7 +60,7 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], weight: 
     if search.knows_next:  # what is dropped need not be stepped
         value = search.value(nodes.goal[:, None], children.charged) + weight * search.promise(nodes)[:, None]
         smallest, bound = children.smallest.ravel(), children.bound.ravel()
-        order, kept, dropped = _strata(best, value.ravel(), smallest, bound, edges.there, room)
+        order, kept, dropped = _strata(search, best, value.ravel(), smallest, bound, edges.there, room)
         edges = Edges(parent=edges.parent[order], action=edges.action[order], there=kept)
         longer = layers.step(search, nodes, children, edges, t)
         best = layers.record(search, best, longer)
@@ -67,7 +69,8 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], weight: 
         best = layers.record(search, best, every)
         value = search.value(every.goal, every.charged)
         ranked = value + weight * search.promise(every)
-        order, kept, dropped = _strata(best, ranked, every.smallest, value + search.goal_bound, every.alive, room)
+        bound = value + search.goal_bound
+        order, kept, dropped = _strata(search, best, ranked, every.smallest, bound, every.alive, room)
         longer = jax.tree.map(lambda x: x[order], every)
         longer = replace(longer, alive=kept)
     return longer, Beam(best=best, dropped=jnp.maximum(beam.dropped, dropped), calls=beam.calls + edges.there.sum())
@@ -78,7 +81,7 @@ def _last(search: Search, nodes: Nodes, beam: Beam) -> Beam:
     children = layers.expand(search, nodes)
     best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
     edges = _every(children)
-    hopeful = best.hopeful(children.bound, children.smallest).ravel()
+    hopeful = search.matters(best, children.bound, children.smallest).ravel()
     edges = Edges(parent=edges.parent, action=edges.action, there=edges.there & hopeful)
     best = layers.record(search, best, layers.step(search, nodes, children, edges, search.task.horizon - 1))
     return Beam(best=best, dropped=beam.dropped, calls=beam.calls + edges.there.sum())
@@ -91,7 +94,8 @@ def _every(children: Children) -> Edges:
 
 
 def _strata(
-    best: Best,
+    search: Search,
+    best: Ladder,
     value: Float[Array, " M"],
     smallest: Int[Array, " M"],
     bound: Float[Array, " M"],
@@ -105,7 +109,7 @@ def _strata(
     places as any other, and leaves those that it does not need.
     """
     num_distances = len(best.value)
-    hopeful = there & best.hopeful(bound, smallest)
+    hopeful = there & search.matters(best, bound, smallest)
     stratum = jnp.where(hopeful, smallest, num_distances)
     by_value = jnp.lexsort((-value, stratum))
     first = jnp.searchsorted(stratum[by_value], jnp.arange(num_distances + 1))

@@ -1,4 +1,4 @@
-"""Nodes of a search: prefixes of paths, what they earned, and what the edits behind them leave possible.
+"""Nodes of a search: prefixes of paths, what they earned, and what the edits so far leave possible.
 
 A node is a prefix. A child is a node and one more action. m, the smallest entry of the prefix's Levenshtein column, is
 a bound: no path that goes on from here ends with fewer edits. With regret nothing is earned by going on but R_goal, so
@@ -20,9 +20,10 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
-from pprjax import edit_distance
+from pprjax import edit_distance, ladder
 from pprjax.config import Config
 from pprjax.constraints import violations
+from pprjax.ladder import Ladder, tolerated
 from pprjax.paths import PAD
 from pprjax.rollout import Original
 from pprjax.task import Task
@@ -35,6 +36,7 @@ class Search:
     task: Task
     original: Original
     config: Config
+    lambda_path: jax.Array | None = None  # where one answer is wanted, R's weight of closeness; None: the frontier
 
     @property
     def knows_next(self) -> bool:
@@ -63,6 +65,12 @@ class Search:
     def value(self, goal: Array, charged: Array) -> Array:
         """v = R_goal + λ_policy·R_policy."""
         return goal + self.config.lambda_policy * charged
+
+    def matters(self, best: Ladder, bound: Float[Array, "*b"], smallest: Int[Array, "*b"]) -> Bool[Array, "*b"]:
+        """Which prefixes, by their bound on v and their m, may lead to a path that is `needed`."""
+        known = smallest < len(best.value)
+        least = tolerated(needed(best.value, self.lambda_path))
+        return known & (bound > least[jnp.minimum(smallest, len(best.value) - 1)])
 
     def promise(self, nodes: Nodes) -> Float[Array, " N"]:
         """The world's opinion of each prefix, where it has one: it guides and never scores."""
@@ -109,46 +117,6 @@ class Edges:
     parent: jax.Array  # int32[M]
     action: jax.Array  # int32[M]
     there: jax.Array  # bool[M], it is one; else padding
-
-
-@struct.dataclass
-class Best:
-    """The best complete path for each distance e = 0 … E - 1. It meets the goal and keeps the constraints."""
-
-    value: jax.Array  # float[E], v; -inf where none was found
-    goal: jax.Array  # float[E], R_goal
-    charged: jax.Array  # float[E], R_policy
-    log_prob: jax.Array  # float[E], Σ log P_A
-    reached: jax.Array  # bool[E], the world's own goal is reached
-    terminated: jax.Array  # bool[E], ended by the world and not by the horizon or a dead end
-    symbols: jax.Array  # int32[E, T + 1], PAD after the end
-    actions: jax.Array  # int32[E, T], PAD after the end
-
-    @property
-    def at_most(self) -> Float[Array, " E"]:
-        """The best v of at most e edits."""
-        return jax.lax.cummax(jnp.asarray(self.value), axis=jnp.ndim(self.value) - 1)
-
-    def hopeful(self, bound: Float[Array, "*b"], smallest: Int[Array, "*b"]) -> Bool[Array, "*b"]:
-        """Which prefixes may lead to a better path than the best of at most m edits. The frontier needs no others."""
-        known = smallest < len(self.value)
-        least = self.at_most[jnp.minimum(smallest, len(self.value) - 1)]
-        return known & (bound > tolerated(least))
-
-
-def no_path(task: Task, num_distances: int) -> Best:
-    """What is known before the search."""
-    zeros, no = jnp.zeros(num_distances, jnp.result_type(float)), jnp.zeros(num_distances, bool)
-    return Best(
-        value=zeros - jnp.inf,
-        goal=zeros,
-        charged=zeros,
-        log_prob=zeros,
-        reached=no,
-        terminated=no,
-        symbols=jnp.full((num_distances, task.horizon + 1), PAD, jnp.int32),
-        actions=jnp.full((num_distances, task.horizon), PAD, jnp.int32),
-    )
 
 
 def root(search: Search, room: int) -> Nodes:
@@ -237,7 +205,7 @@ def dead_ends(nodes: Nodes, children: Children) -> Nodes:
     return replace(nodes, complete=ends, terminated=no)
 
 
-def record(search: Search, best: Best, nodes: Nodes) -> Best:
+def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
     """The best paths after these nodes, of which those that are complete count."""
     task, original = search.task, search.original
 
@@ -251,23 +219,27 @@ def record(search: Search, best: Best, nodes: Nodes) -> Best:
         return jnp.where(counts, value, -jnp.inf), jnp.rint(distance).astype(jnp.int32), outcome.reached
 
     value, distance, reached = jax.vmap(one)(nodes)
-    each = jnp.where(distance == jnp.arange(len(best.value))[:, None], value, -jnp.inf)  # [E, N]
-    first = jnp.argmax(each, axis=1)
-    found = Best(
-        value=jnp.take_along_axis(each, first[:, None], axis=1)[:, 0],
-        goal=nodes.goal[first],
-        charged=nodes.charged[first],
-        log_prob=nodes.log_prob[first],
-        reached=reached[first],
-        terminated=nodes.terminated[first],
-        symbols=nodes.symbols[first],
-        actions=nodes.actions[first],
+    found = Ladder(
+        value=value,
+        goal=nodes.goal,
+        r_policy=nodes.charged,
+        log_prob=nodes.log_prob,
+        reached=reached,
+        terminated=nodes.terminated,
+        symbols=nodes.symbols,
+        actions=nodes.actions,
     )
-    better = found.value > best.value
-    return jax.tree.map(lambda new, old: jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old), found, best)
+    return ladder.extend(best, found, distance)
 
 
-def tolerated(value: Any) -> Any:
-    """What a bound must exceed to matter: a v, by more than rounding can tell, a millionth of its size."""
+def needed(value: Any, lambda_path: Any = None) -> Any:
+    """What v a path of at least e edits must exceed to matter, e = 0 … E - 1, where F(e) = value is known. [..., E]
+
+    To the frontier that is the best v of at most e edits. At one λ_path it is max_k (F(k) + λ_path / (k + 1)) -
+    λ_path / (e + 1), which is no less: no path of e edits or more can then have a larger R than the best.
+    """
     xp: Any = jnp if isinstance(value, jax.Array) else np
-    return value + 1e-6 * (1.0 + xp.where(xp.isfinite(value), abs(value), 0.0))
+    if lambda_path is None:
+        return xp.maximum.accumulate(value, axis=-1)
+    close = lambda_path / (1.0 + xp.arange(value.shape[-1]))
+    return xp.max(value + close, axis=-1, keepdims=True) - close

@@ -1,9 +1,10 @@
 """Branch and bound in blocks: what a beam dropped is looked at until nothing is left that could be better.
 
-A prefix is dropped for good where its bound on v is not above the best path of at most m edits: no point of the
-frontier goes through it. Prefixes wait on a stack, deepest first, so that memory stays bounded. When the budget of
-steps ends, those that still wait say how much better the unknown best may be (exact decoding needs monotone scores:
-Stahlberg and Byrne, arXiv 1908.10090; anytime with bounded memory: Zhou and Hansen, ICAPS 2005).
+A prefix is dropped for good where its bound on v is not above what is `needed`: for the frontier the best path of at
+most m edits, for one λ_path what more edits than m would have to be worth. Prefixes wait on a stack, deepest first, so
+that memory stays bounded. When the budget of steps ends, those that still wait say how much better the unknown best may
+be (exact decoding needs monotone scores: Stahlberg and Byrne, arXiv 1908.10090; anytime with bounded memory: Zhou and
+Hansen, ICAPS 2005).
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from pprjax.ladder import Ladder, tolerated
 from pprjax.search import nodes as layers
-from pprjax.search.nodes import Best, Children, Edges, Nodes, Search, tolerated
+from pprjax.search.nodes import Children, Edges, Nodes, Search, needed
 
 BLOCK = 1024
 """Prefixes that take a step side by side."""
 
 
 class Proof(NamedTuple):
-    """What is known of one original when the search ends. E as in `Best`."""
+    """What is known of one original when the search ends. E as in `Ladder`."""
 
-    best: Best
-    open: Float[np.ndarray, " E"]  # the largest bound of a prefix of m = e that still waits; -inf: none
+    best: Ladder
+    unseen: list[Float[np.ndarray, " E"]]  # each holds alone: the largest bound of an unseen path of m = e; -inf: none
     calls: int  # steps of the world
 
 
@@ -46,8 +48,12 @@ class _Waiting(NamedTuple):
         return self._replace(**{name: getattr(self, name)[rows] for name in fields})
 
 
-def prove(search: Search, best: Best, *, calls: int, block: int = BLOCK) -> Proof:
-    """The best path for each number of edits, starting from those that are known; and what stays open.
+def prove(search: Search, best: Ladder, *, calls: int, block: int = BLOCK) -> Proof:
+    """The best path for each number of edits, starting from those that are known; and what stays unseen.
+
+    For the frontier one pass looks at the prefixes of m = 0, the next at those of m ≤ 1, and so on: few edits are
+    proved before many are looked at, and what a pass sees again is a small part of it. For one λ_path there is one
+    pass, since R itself puts few edits first.
 
     Args:
         search: of a world with a `goal_bound`, with habits that are charged as regret.
@@ -55,10 +61,33 @@ def prove(search: Search, best: Best, *, calls: int, block: int = BLOCK) -> Proo
         calls: steps of the world at most, roughly: the last block is finished.
         block: prefixes that take a step side by side.
     """
+    last = len(best.value) - 1
+    unseen, used = [], 0
+    for most in range(last + 1) if search.lambda_path is None else [last]:
+        best, left, count, complete = _pass(search, best, most, calls - used, block)
+        used += count
+        unseen = [left] if complete else [*unseen, left]
+        if not (complete and _matter(search, best, left, np.arange(last + 1)).any()):
+            break
+    return Proof(best, unseen, used)
+
+
+def _pass(search: Search, best: Ladder, most: int, calls: int, block: int):
+    """The best paths after all prefixes of m ≤ most were seen, or as many as the calls allow; for each e the largest
+    bound of a prefix of m = e that was not; the steps taken, and whether all were seen."""
+    beyond = np.full(len(best.value), -np.inf)
+
+    def within(waiting: _Waiting) -> _Waiting:
+        out = waiting.smallest > most
+        known = out & (waiting.smallest < len(beyond))
+        np.maximum.at(beyond, waiting.smallest[known], waiting.bound[known])
+        return waiting[~out]
+
     best, waiting = _opened(search, best, layers.root(search, block), 0)
-    stack, used = [waiting], 0
+    stack, used = [within(waiting)], 0
     while stack and used < calls:
-        top = _hopeful(stack.pop(), best)
+        top = stack.pop()
+        top = top[_matter(search, best, top.bound, top.smallest)]
         if not top.parent.size:
             continue
         now = top[:block]
@@ -73,38 +102,39 @@ def prove(search: Search, best: Best, *, calls: int, block: int = BLOCK) -> Proo
         )
         best, nodes = _stepped(search, best, now.nodes, now.children, edges, now.t)
         best, waiting = _opened(search, best, nodes, now.t + 1)
-        stack.append(waiting)
-    still = np.full(len(best.value), -np.inf)
+        stack.append(within(waiting))
     for waiting in stack:
-        left = _hopeful(waiting, best)
-        np.maximum.at(still, left.smallest, left.bound)
-    return Proof(best, still, used)
+        np.maximum.at(beyond, waiting.smallest, waiting.bound)
+    return best, beyond, used, not stack
 
 
-def _opened(search: Search, best: Best, nodes: Nodes, t: int) -> tuple[Best, _Waiting]:
-    """The best paths after those that end in these nodes, and the children that may lead to better ones."""
+def _opened(search: Search, best: Ladder, nodes: Nodes, t: int) -> tuple[Ladder, _Waiting]:
+    """The best paths after those that end in these nodes, and the children that may lead to better ones: at one λ_path
+    those that may have the largest R first, for the frontier those of the fewest edits, and of these the best."""
     best, children = _expanded(search, best, nodes)
     there, bound, smallest = map(np.asarray, (children.available, children.bound, children.smallest))
     parent, action = np.nonzero(there)
-    order = np.argsort(-bound[parent, action], kind="stable")
-    parent, action = parent[order], action[order]
-    return best, _Waiting(t, nodes, children, parent, action, smallest[parent, action], bound[parent, action])
+    bound, smallest = bound[parent, action], smallest[parent, action]
+    if search.lambda_path is None:
+        order = np.lexsort((-bound, smallest))
+    else:
+        order = np.argsort(-(bound + float(search.lambda_path) / (1.0 + smallest)), kind="stable")
+    return best, _Waiting(t, nodes, children, parent[order], action[order], smallest[order], bound[order])
 
 
-def _hopeful(waiting: _Waiting, best: Best) -> _Waiting:
-    """`Best.hopeful`, in NumPy: the number of children differs from block to block."""
-    least = tolerated(np.maximum.accumulate(np.asarray(best.value)))
-    known = waiting.smallest < len(least)
-    return waiting[known & (waiting.bound > least[np.minimum(waiting.smallest, len(least) - 1)])]
+def _matter(search: Search, best: Ladder, bound: np.ndarray, smallest: np.ndarray) -> np.ndarray:
+    """`Search.matters`, in NumPy: the number of children differs from block to block."""
+    least = tolerated(needed(np.asarray(best.value), search.lambda_path))
+    return (smallest < len(least)) & (bound > least[np.minimum(smallest, len(least) - 1)])
 
 
 @jax.jit
-def _expanded(search: Search, best: Best, nodes: Nodes) -> tuple[Best, Children]:
+def _expanded(search: Search, best: Ladder, nodes: Nodes) -> tuple[Ladder, Children]:
     children = layers.expand(search, nodes)
     return layers.record(search, best, layers.dead_ends(nodes, children)), children
 
 
 @jax.jit
-def _stepped(search: Search, best: Best, nodes: Nodes, children: Children, edges: Edges, t) -> tuple[Best, Nodes]:
+def _stepped(search: Search, best: Ladder, nodes: Nodes, children: Children, edges: Edges, t) -> tuple[Ladder, Nodes]:
     longer = layers.step(search, nodes, children, edges, t)
     return layers.record(search, best, longer), longer

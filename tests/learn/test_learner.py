@@ -36,7 +36,7 @@ PLAIN = SMALL.replace(
     alignment_aware=False, telescoped=False, mixed_lanes=False, mixed_replay=False,
     prioritized=True, double=True, dueling=True,
 )  # fmt: skip
-ORIGINAL = trace(TASK, jnp.array([0, 1, 2, 3, -1]), jnp.int32(4), jax.random.key(0))
+ORIGINAL = jax.jit(trace)(TASK, jnp.array([0, 1, 2, 3, -1]), jnp.int32(4), jax.random.key(0))
 CONFIGS = {"mended": SMALL, "plain": PLAIN}  # two, since each takes seconds to compile
 
 
@@ -52,7 +52,7 @@ def steps(name, count=1):
 
 @lru_cache
 def _history(name):
-    return [learner.init(TASK, ORIGINAL, CONFIGS[name], jax.random.key(7))], [], []
+    return [jax.jit(learner.init)(TASK, ORIGINAL, CONFIGS[name], jax.random.key(7))], [], []
 
 
 @jax.jit

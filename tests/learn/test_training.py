@@ -23,20 +23,21 @@ def loss(monkeypatch):
     """The loss of an update as a function of the weights of the four tuples that it replays."""
     task, symbols = ring(), jnp.asarray(ORIGINALS[0])
     task = task.replace(policy=TablePolicy(jnp.asarray(task.policy.probs)))
-    original = trace(task, symbols, jnp.int32(len(symbols)), KEY)
-    state = learner.init(task, original, SMALL, KEY).replace(scale=jnp.float32(1.0))
+    original = jax.jit(trace)(task, symbols, jnp.int32(len(symbols)), KEY)
+    state = jax.jit(learner.init)(task, original, SMALL, KEY).replace(scale=jnp.float32(1.0))
 
+    @jax.jit
     def of(weight):
         tuples = Tuples(
             observation_tm1=jnp.array([0, 1, 2, 3]), position_tm1=jnp.arange(4), time_tm1=jnp.arange(4),
             action_tm1=jnp.array([0, 1, 0, 2]), reward_t=jnp.array([0.3, -1.0, 2.0, 0.5]), return_t=jnp.ones(4),
             observation_t=jnp.array([1, 3, 3, 6]), position_t=jnp.arange(1, 5), available_t=jnp.ones((4, 4), bool),
-            to_go=jnp.array([3, 2, 1, 0]), missed=jnp.zeros(4, bool), weight=jnp.asarray(weight), place=jnp.arange(4),
+            to_go=jnp.array([3, 2, 1, 0]), missed=jnp.zeros(4, bool), weight=weight, place=jnp.arange(4),
         )  # fmt: skip
         monkeypatch.setattr(replay, "sample", lambda *args: tuples)
-        return float(learner._update(task, original, SMALL, state, jnp.zeros(4), jnp.float32(0.1))[1])
+        return learner._update(task, original, SMALL, state, jnp.zeros(4), jnp.float32(0.1))[1]
 
-    return of
+    return lambda weight: float(of(jnp.asarray(weight)))
 
 
 def test_a_tuple_counts_as_much_as_replay_says(loss):

@@ -356,7 +356,7 @@ def test_a_mistake_leaves_nothing_in_the_way(tmp_path):
 @pytest.mark.slow
 def test_rows_do_not_depend_on_the_chunk_they_stand_in_nor_on_the_number_of_devices(expected, tmp_path):
     command = [sys.executable, str(Path(log_walks.__file__)), str(tmp_path)]
-    two = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    two = os.environ | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"}
     with subprocess.Popen(command, env=two, stdout=subprocess.PIPE, text=True) as other:
         log = read_log(WALKS, NAMED)
         fitted = fit_log(log, "state=garden", deterministic=True)

@@ -30,7 +30,7 @@ def test_sequences_are_proved_and_right(width, lambda_policy):
         for i, original in enumerate(originals):
             expected = np.maximum.accumulate(truth_of(task, original, config))
             np.testing.assert_allclose(found.limit[i], expected, rtol=1e-4, atol=1e-4)
-            np.testing.assert_allclose(np.asarray(found.best.at_most)[i], expected, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(np.maximum.accumulate(found.best.value[i]), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_bound_holds_where_the_proof_is_given_no_steps():
@@ -41,10 +41,38 @@ def test_a_bound_holds_where_the_proof_is_given_no_steps():
     is_open = False
     for i, original in enumerate(originals):
         expected = np.maximum.accumulate(truth_of(task, original, config))
-        at_most = np.asarray(found.best.at_most)[i]
+        at_most = np.maximum.accumulate(found.best.value[i])
         assert (at_most <= expected + 1e-4).all() and (found.limit[i] >= expected - 1e-4).all()
         is_open |= bool((found.limit[i] > at_most).any())
     assert is_open
+
+
+@pytest.mark.parametrize("lambda_path", [0.1, 1.0, 10.0])
+def test_one_answer_is_proved_and_right_with_fewer_steps_than_the_frontier(lambda_path):
+    config, e = pprjax.Config(lambda_policy=0.3), np.arange(L + 1)
+    task = sequences(4)
+    originals = ALL[[5, 77, 200]]
+    paths, options = task.env.paths(originals), dict(num_distances=L + 1, calls=10_000, width=1)
+    weights = np.array([lambda_path, 0.5, 2.0])
+    found = search_points(task, paths, config, lambda_path=weights, **options)
+    for i, original in enumerate(originals):
+        best = (truth_of(task, original, config) + weights[i] / (e + 1)).max()
+        assert (found.best.value[i] + weights[i] / (e + 1)).max() == pytest.approx(best, abs=1e-4)
+        assert (found.limit[i] + weights[i] / (e + 1)).max() == pytest.approx(best, abs=1e-4)
+    assert (found.calls < search_points(task, paths, config, **options).calls).all()
+
+
+def test_few_edits_are_proved_before_many():
+    """With too few steps for all, the frontier is proved up to some number of edits, and open from there."""
+    config, task = pprjax.Config(lambda_policy=0.02), sequences(1)
+    originals = ALL[[0, 90, 255]]
+    options = dict(num_distances=L + 1, width=1)
+    found = search_points(task, task.env.paths(originals), config, calls=60, **options)
+    for i, original in enumerate(originals):
+        truth = np.maximum.accumulate(truth_of(task, original, config))
+        proved = found.limit[i] <= truth + 1e-4
+        assert (np.diff(proved.astype(int)) <= 0).all()
+        assert proved[0] and not proved[-1]
 
 
 @pytest.mark.parametrize(

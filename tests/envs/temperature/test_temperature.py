@@ -412,17 +412,25 @@ def test_the_command_knows_no_other_simulated_cities(tmp_path):
         small_command(tmp_path, tmp_path, cities=("Rome", "Paris"))
 
 
-def test_the_whole_chain_on_real_years(tmp_path, cache, quick_paper, reference):
-    path = reference("data", "city_temperature.csv")
-    years, dropped = read_years(path, ("Rome", "Columbia"))
+@pytest.fixture
+def real_years(reference):
+    return reference("data", "city_temperature.csv")
+
+
+def test_real_years_are_read_and_are_what_the_simulator_was_made_after(real_years):
+    years, dropped = read_years(real_years, ("Rome", "Columbia"))
     assert dropped.rows == {"days without a temperature (-99)": 31}
     for city, degrees in zip(years.cities, years.degrees, strict=True):
         assert degrees.shape == (19, 12)
         np.testing.assert_allclose(degrees.mean(0), temperature.NORMALS[city], atol=0.06)
         np.testing.assert_allclose(degrees.std(0, ddof=1), temperature.DEVIATIONS[city], atol=0.06)
+
+
+@pytest.mark.slow
+def test_the_whole_chain_on_real_years(tmp_path, cache, quick_paper, real_years):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        summary = small_command(tmp_path, cache, data=path, heat_maps=False)
+        summary = small_command(tmp_path, cache, data=real_years, heat_maps=False)
     assert summary["source"] == "city_temperature.csv"
     assert summary["models"]["test_accuracy"] >= 0.95
     assert all(row["flipped"] == 1.0 for row in summary["methods"] if row["method"] == "PPR")

@@ -253,11 +253,11 @@ def test_a_step_with_the_cache_is_the_full_pass(author):
     words = author.vocabulary
     tokens = np.concatenate([[words.size], words.encode(["a", "b", "c", "d", "e", "f", "a", "h"])])
     zeros = np.zeros(len(tokens), int)
-    logits = author.policy.network.apply(author.policy.params, tokens, np.arange(len(tokens)), zeros)
+    logits = jax.jit(author.policy.network.apply)(author.policy.params, tokens, np.arange(len(tokens)), zeros)
     expected = jax.nn.log_softmax(jnp.where(author.policy.known, logits, -jnp.inf))
-    carry = author.policy.init()
+    carry, step = author.policy.init(), jax.jit(type(author.policy).step)
     for token, row in zip([words.num_tokens, *tokens[1:]], expected, strict=True):
-        carry, log_probs = author.policy.step(carry, SymbolOnly(jnp.int32(token)))
+        carry, log_probs = step(author.policy, carry, SymbolOnly(jnp.int32(token)))
         known = np.isfinite(log_probs[: words.size])
         np.testing.assert_allclose(log_probs[: words.size][known], row[known], atol=1e-5)
 
