@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 """What tests compile runs for a moment, so that to optimize it takes longer than to run it as it is."""
 

@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 from pprjax_envs import TabularMDP
+from ring_road import CONFIG as RING
 
 from pprjax.certify.optimum import exact
-from pprjax.config import Config
 from pprjax.edit_distance import levenshtein
 from pprjax.goals import reached
 from pprjax.paths import Paths
@@ -16,9 +16,11 @@ from pprjax.policy import TablePolicy
 from pprjax.solve import recourse
 from pprjax.task import Task
 
-S, A, T = 7, 3, 8
+S, A, T = 7, 4, 7  # and settings of one shape with those of `ring_road`, to share its program
 NEXT_STATE = np.array([[1, 2, 0], [2, 3, -1], [3, 0, 4], [4, 1, 5], [-1, 2, 6], [-1, -1, -1], [0, 0, 0]])
+NEXT_STATE = np.pad(NEXT_STATE, ((0, 0), (0, 1)), constant_values=-1)
 REWARD = np.array([[0, -0.5, 0], [0.5, 0, 0], [-1, 0, 0.5], [0, 0.5, 1], [0, 0, 2], [0, 0, 0], [0, 0, 0]])
+REWARD = np.pad(REWARD, ((0, 0), (0, 1)))
 PROBS = np.random.default_rng(1).dirichlet(np.ones(A), S) * (NEXT_STATE >= 0)
 PROBS[5] = 1
 TASK = Task(
@@ -26,12 +28,10 @@ TASK = Task(
     TablePolicy(jnp.asarray(PROBS / PROBS.sum(1, keepdims=True), jnp.float32)),
     goal=reached,
 )
-CONFIG = Config(
-    lambda_path=2.0, lambda_policy=0.5, iterations=20, num_paths=32, num_best=8, updates=2, batch_size=32, width=16
-)
+CONFIG = RING.replace(lambda_path=2.0, lambda_policy=0.5)
 LONG = [0, 1, 2, 3, 1, 2, 3, 4, 2, 4, 6]  # more symbols than T + 1, and padded further than the others are alone
 ROWS = [[0, 1, 2, 0, 2, 3], LONG, [0, 2, 4, 6]]
-KEY = jax.random.key(11)
+KEY = jax.random.key(21)
 
 
 def solve(rows, config=CONFIG, task=TASK, key=KEY, **changes):
@@ -147,7 +147,7 @@ def test_silence(batch, capfd):
         (ROWS, {"lambda_policy": np.nan}, "lambda_policy.*finite.*got nan"),
         (ROWS, {"lambda_policy": np.array([1.0, np.inf, 1.0])}, "lambda_policy.*got inf"),
         (ROWS, {"lambda_path": np.ones(2)}, r"lambda_path.*3, one an original, got shape \(2,\)"),
-        (ROWS, {"num_best": 33}, "num_best.*b = 32, got 33"),
+        (ROWS, {"num_best": 65}, "num_best.*b = 64, got 65"),
         (ROWS, {"gamma": 1.5}, r"gamma.*\[0, 1\], got 1.5"),
         (ROWS, {"gamma": -0.1}, r"gamma.*got -0.1"),
     ],

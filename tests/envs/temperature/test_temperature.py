@@ -17,15 +17,11 @@ from pprjax_envs.temperature import command, experiment
 from pprjax_envs.temperature import settings as temperature_settings
 from pprjax_envs.temperature.files import COLUMNS, read_years
 from pprjax_envs.temperature.judges import Bayes, NearestYears, accuracy
-from pprjax_envs.temperature.settings import INDEL
 
 import pprjax
 
 NUMBERS = dict(num_train=80, num_test=4)
-SMALL = pprjax.Config(
-    habit="link", lambda_path=10.0, lambda_policy=0.3, c_e=0.0, iterations=20, num_paths=64, num_best=8, width=32,
-    batch_size=64, w_ins=INDEL, w_del=INDEL,
-)  # fmt: skip
+SMALL = temperature_settings.SETTINGS.replace(iterations=20, num_paths=64)
 
 
 @pytest.fixture(scope="module")
