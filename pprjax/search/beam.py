@@ -25,7 +25,8 @@ class Beam:
     """What one pass found for an original. E: one more than the most edits that are looked at."""
 
     best: Ladder
-    dropped: jax.Array  # float[E], the largest bound of a dropped child whose paths have at least e edits; -inf: none
+    # float[E], the largest bound of a dropped child whose paths have at least e edits; -inf: none, NaN: a promise was
+    dropped: jax.Array
     calls: jax.Array  # int32[], steps of the world that were asked for
 
 
@@ -58,7 +59,8 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], weight: 
     best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
     room, edges = len(nodes.alive), _every(children)
     if search.knows_next:  # what is dropped need not be stepped
-        value = search.value(nodes.goal[:, None], children.charged) + weight * search.promise(nodes)[:, None]
+        promise = search.promise(nodes)
+        value = search.value(nodes.goal[:, None], children.charged) + weight * promise[:, None]
         smallest, bound = children.smallest.ravel(), children.bound.ravel()
         order, kept, dropped = _strata(search, best, value.ravel(), smallest, bound, edges.there, room)
         edges = Edges(parent=edges.parent[order], action=edges.action[order], there=kept)
@@ -68,12 +70,14 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], weight: 
         every = layers.step(search, nodes, children, edges, t)
         best = layers.record(search, best, every)
         value = search.value(every.goal, every.charged)
-        ranked = value + weight * search.promise(every)
+        promise = search.promise(every)
+        ranked = value + weight * promise
         bound = value + search.goal_bound
         order, kept, dropped = _strata(search, best, ranked, every.smallest, bound, every.alive, room)
         longer = jax.tree.map(lambda x: x[order], every)
         longer = replace(longer, alive=kept)
-    return longer, Beam(best=best, dropped=jnp.maximum(beam.dropped, dropped), calls=beam.calls + edges.there.sum())
+    dropped = jnp.where(jnp.isnan(promise).any(), jnp.nan, jnp.maximum(beam.dropped, dropped))
+    return longer, Beam(best=best, dropped=dropped, calls=beam.calls + edges.there.sum())
 
 
 def _last(search: Search, nodes: Nodes, beam: Beam) -> Beam:

@@ -73,10 +73,11 @@ class Search:
         return known & (bound > least[jnp.minimum(smallest, len(best.value) - 1)])
 
     def promise(self, nodes: Nodes) -> Float[Array, " N"]:
-        """The world's opinion of each prefix, where it has one: it guides and never scores."""
+        """The world's opinion of each prefix, where it has one: it guides and never scores. 0 of what is no prefix."""
         if not hasattr(self.task.env, "promise"):
             return jnp.zeros_like(nodes.goal)
-        return jax.vmap(lambda state: self.task.env.promise(state, self.task.params))(nodes.state)
+        opinions = jax.vmap(lambda state: self.task.env.promise(state, self.task.params))(nodes.state)
+        return jnp.where(nodes.alive, opinions, 0.0)
 
 
 @struct.dataclass
@@ -88,6 +89,7 @@ class Nodes:
     column: Any  # Levenshtein column, leaves of [N, ...]
     smallest: jax.Array  # int32[N], m
     goal: jax.Array  # float[N], R_goal so far
+    lowest: jax.Array  # float[N], the smallest it was
     magnitude: jax.Array  # float[N], Σ|r_t| so far
     charged: jax.Array  # float[N], R_policy so far
     log_prob: jax.Array  # float[N], Σ log P_A so far
@@ -132,6 +134,7 @@ def root(search: Search, room: int) -> Nodes:
         column=column,
         smallest=search.smallest(column),
         goal=zero,
+        lowest=zero,
         magnitude=zero,
         charged=zero,
         log_prob=zero,
@@ -185,6 +188,7 @@ def step(search: Search, nodes: Nodes, children: Children, edges: Edges, t: Int[
             column=column,
             smallest=search.smallest(column),
             goal=node.goal + reward,
+            lowest=jnp.minimum(node.lowest, node.goal + reward),
             magnitude=node.magnitude + jnp.abs(reward),
             charged=children.charged[edge.parent, edge.action],
             log_prob=children.log_prob[edge.parent, edge.action],
@@ -206,8 +210,11 @@ def dead_ends(nodes: Nodes, children: Children) -> Nodes:
 
 
 def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
-    """The best paths after these nodes, of which those that are complete count."""
-    task, original = search.task, search.original
+    """The best paths after these nodes, of which those that are complete count.
+
+    v is inf of a path that earned more than `goal_bound` after one of its prefixes: what the world says is not so.
+    """
+    task, original, goal_bound = search.task, search.original, search.goal_bound
 
     def one(node: Nodes):
         distance = edit_distance.distance(node.column, original.length, search.config.costs)
@@ -216,7 +223,9 @@ def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
         broken = violations(task.constraints, original.kept, node.symbols, node.actions, distance)
         counts = node.complete & met & (True if broken is None else broken == 0)
         value = search.value(node.goal, node.charged)
-        return jnp.where(counts, value, -jnp.inf), jnp.rint(distance).astype(jnp.int32), outcome.reached
+        contradicts = node.complete & (node.goal - node.lowest > goal_bound + 1e-5 * (1.0 + node.magnitude))
+        value = jnp.where(contradicts, jnp.inf, jnp.where(counts, value, -jnp.inf))
+        return value, jnp.rint(distance).astype(jnp.int32), outcome.reached
 
     value, distance, reached = jax.vmap(one)(nodes)
     found = Ladder(

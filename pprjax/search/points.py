@@ -62,6 +62,9 @@ def search_points(
         lambda_path: one number or float[B]: only what may be the best at this λ_path is looked for, and the limits
             bound R at it alone; None: the whole frontier.
         width: nodes that the beam keeps of each layer for each number of edits, at least.
+
+    Raises:
+        ValueError: the world's `promise` is NaN, or a path earns more than its `goal_bound` says that may still come.
     """
     size = len(originals)
     kept = kept_symbols(task.constraints, originals)
@@ -82,10 +85,17 @@ def search_points(
         original, beam, (lambda_policy, weight) = jax.tree.map(lambda x, i=i: x[i], (traced, beams, lambdas))
         search = Search(task, original, replace(config, lambda_policy=lambda_policy), weight)
         best, unseen = beam.best, [beam.dropped]
+        if np.isnan(beam.dropped).any():
+            raise ValueError(f"env.promise: expected a number, got NaN for a prefix of an edit of originals[{i}]")
         if np.isfinite(search.goal_bound) and not _proved(search, best, unseen):
             found = prove(search, best, calls=calls)
             best, unseen = jax.device_get(found.best), [*unseen, *found.unseen]
             used[i] += found.calls
+        if np.isposinf(best.value).any():
+            raise ValueError(
+                f"env.goal_bound: {float(search.goal_bound):g} is not the most R_goal that may still come: a path that "
+                f"was found for originals[{i}] earns more"
+            )
         rows.append(best)
         limits.append(_limit(search, best, unseen))
     best = jax.tree.map(lambda *rows: np.stack(rows), *rows)

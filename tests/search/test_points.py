@@ -1,10 +1,12 @@
 """Search against every path there is: its points are paths, its bounds hold, and what it calls proved is."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from brute_force import GOALS, HORIZON, UNEVEN, Mdp, edit
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pprjax_envs import SequenceEnv
 from search_worlds import ALL, L, sequences
 
 import pprjax
@@ -102,3 +104,36 @@ def test_in_a_small_world_every_point_is_a_path_and_no_limit_is_too_low(goal, co
         if width == ROOMY:  # nothing is dropped: all is proved, under either habit
             np.testing.assert_allclose(found.limit[b], expected, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(np.maximum.accumulate(value), expected, rtol=1e-4, atol=1e-4)
+
+
+class Optimist(SequenceEnv):
+    """Says what it likes of its prefixes and of the R_goal to come."""
+
+    opinion, most = 0.0, 1.0
+
+    def promise(self, state, params):
+        return self.opinion + super().promise(state, params)
+
+    def goal_bound(self, params):
+        return jnp.float32(self.most)
+
+
+def optimist(**says):
+    task = sequences(3)
+    env = type("Says", (Optimist,), says)(task.params.classifier, 1, num_symbols=task.num_actions, length=L)
+    return task.replace(env=env)
+
+
+def test_a_world_that_contradicts_itself_is_told():
+    originals = ALL[[9, 200]]
+    fine = optimist()
+    expected = pprjax.frontier(sequences(3), sequences(3).env.paths(originals), pprjax.Config(lambda_policy=0.3))
+    found = pprjax.frontier(fine, fine.env.paths(originals), pprjax.Config(lambda_policy=0.3))
+    np.testing.assert_allclose(found.value, expected.value)
+    for says, message in [
+        ({"opinion": np.nan}, r"env.promise: expected a number, got NaN for a prefix of an edit of originals\[0\]"),
+        ({"most": 0.25}, "env.goal_bound: 0.25 is not the most R_goal that may still come"),
+    ]:
+        task = optimist(**says)
+        with pytest.raises(ValueError, match=message):
+            pprjax.frontier(task, task.env.paths(originals), pprjax.Config(lambda_policy=0.3))

@@ -1,0 +1,105 @@
+"""Which edits of years can be proved to be the best? `python bench/years.py [--learned]`
+
+Years of the temperature world, edited at single λ. "published" counts an insertion, a deletion and a replacement as one
+edit each; "months" the months with another value.
+"""
+
+import argparse
+import time
+
+import jax
+import numpy as np
+from pprjax_envs import temperature
+from pprjax_envs.sequence import class_probs
+from pprjax_envs.temperature.experiment import outcomes, search
+from pprjax_envs.temperature.settings import INDEL, SEARCHED, SETTINGS
+from report import finish, table
+
+from pprjax.config import Config
+from pprjax.paths import Paths
+from pprjax.search.points import search_points
+from pprjax.task import Task
+
+PAIRS = [(10.0, 0.1), (10.0, 0.3), (10.0, 1.0), (100.0, 0.3), (1.0, 0.3), (1.0, 1.0)]  # λ_path, λ_policy
+DISTANCES = {"published": {}, "months": dict(w_ins=INDEL, w_del=INDEL)}
+CALLS = 3_000_000
+EQUAL = 2e-6  # a share of R: float32 tells no more
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--years", type=int, default=10, help="in each direction")
+    arguments.add_argument("--calls", type=int, default=CALLS, help="classifier steps of a proof")
+    arguments.add_argument("--distance", choices=DISTANCES, default="published")
+    arguments.add_argument("--learned", action="store_true", help="and train the learner, which takes minutes")
+    options = arguments.parse_args()
+    data = temperature.split(temperature.simulate())
+    models, _ = temperature.trained(data)
+    rows = []
+    for wanted in (1, 0):
+        task = temperature.task(data, models, wanted)
+        told = np.argmax(class_probs(models.classifier, data.test_symbols), 1)
+        years = data.test_symbols[(data.test_labels != wanted) & (told != wanted)][: options.years]
+        for lambda_path, lambda_policy in PAIRS:
+            config = Config(lambda_path=lambda_path, lambda_policy=lambda_policy, **DISTANCES[options.distance])
+            row = proved(task, task.env.paths(years), config, options.calls, learned=options.learned)
+            rows.append({"direction": f"{data.cities[1 - wanted]} → {data.cities[wanted]}"} | row)
+    gaps = [gap for row in rows for gap in row.pop("gaps")]
+    table(f"{options.distance}: at most {options.calls:,} classifier steps a year; simulated years", rows)
+    num = sum(row["years"] for row in rows)
+    finish(
+        "years",
+        {
+            "distance": options.distance,
+            "calls": options.calls,
+            "cases": rows,
+            "share_proved": sum(row["proved"] for row in rows) / num,
+            "median_gap": float(np.median(gaps)),
+        },
+    )
+
+
+def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned: bool) -> dict:
+    """One λ pair: how many years are proved, at what cost, and how many of a beam's answers and of the learner's, each
+    with as many calls as the learner makes, are that optimum."""
+    num_distances, size = task.horizon + 1, len(originals)
+    close = config.lambda_path / (1.0 + np.arange(num_distances))
+    options = dict(num_distances=num_distances, lambda_path=config.lambda_path)
+    begin = time.perf_counter()
+    found = search_points(task, originals, config, calls=calls, **options)
+    seconds = time.perf_counter() - begin
+    reward, bound = ((x + close).max(1) for x in (np.asarray(found.best.value), found.limit))
+    gap = np.where(bound - reward <= EQUAL * (1 + np.abs(bound)), 0.0, bound - reward)
+    equal = len(SEARCHED) * (SETTINGS.num_paths * (SETTINGS.iterations + 1) + 1) * task.horizon
+    width = equal // (num_distances * task.num_actions * task.horizon)
+    beam = search_points(task, originals, config, calls=0, width=width, **options)
+    row = {
+        "λ_path": config.lambda_path,
+        "λ_policy": config.lambda_policy,
+        "years": size,
+        "proved": int((gap == 0).sum()),
+        "gaps": gap.tolist(),
+        "largest_gap": float(gap.max()),
+        "median_calls": float(np.median(found.calls)),
+        "seconds_a_year": seconds / size,
+        "beam_calls": int(np.max(beam.calls)),
+        "beam_reaches": int(reaches((np.asarray(beam.best.value) + close).max(1), reward)),
+    }
+    if learned:
+        knobs = SETTINGS.replace(
+            habit=config.habit,
+            lambda_path=config.lambda_path,
+            lambda_policy=config.lambda_policy,
+            **dict(zip(("w_ins", "w_del", "w_sub"), config.costs, strict=True)),
+        )
+        best = outcomes(task, originals, search(task, originals, knobs, key=jax.random.key(0)), knobs)
+        row |= {"learned_calls": equal, "learned_reaches": int(reaches(best["reward"].to_numpy(), reward))}
+    return row
+
+
+def reaches(reward: np.ndarray, best: np.ndarray) -> int:
+    return int((reward >= best - 1e-4).sum())
+
+
+if __name__ == "__main__":
+    main()
