@@ -25,5 +25,7 @@ from .reward import similarity as similarity
 from .scoring import score as score
 from .solve import frontier as frontier
 from .solve import recourse as recourse
+from .stacked import Stack as Stack
+from .stacked import stack as stack
 from .task import Task as Task
 from .task import World as World

@@ -101,7 +101,7 @@ def frontier(
             terminated=at.terminated,
             met=None if goal is None else np.ones(len(path), bool),
         ),
-        answered_by=answered_by,
+        answered_by=np.full(len(originals), answered_by),
         limit=limit.astype(float),
         original_goal=np.asarray(original_goal, float),
         lambda_policy=np.broadcast_to(np.asarray(lambda_policy, float), len(originals)),

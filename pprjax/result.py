@@ -113,15 +113,15 @@ class Frontier:
     limit: np.ndarray  # float[B, E], no path of at most e edits has a larger v; from E on as in the last place
     original_goal: np.ndarray  # float[B], R_goal of the original; -inf where the world can't follow it
     lambda_policy: np.ndarray  # float[B]
-    answered_by: str = struct.field(pytree_node=False)  # the method: "exact", "search" or "learn"
+    answered_by: np.ndarray  # str[B], the method: "exact", "search" or "learn"
 
     def __len__(self) -> int:
         return len(self.path)
 
     @property
     def method(self) -> np.ndarray:
-        """str[F], how each path was found: all in one way."""
-        return np.full(len(self), self.answered_by)
+        """str[F], how each path was found."""
+        return self.answered_by[self.path]
 
     def at(self, lambda_path: float | Float[np.ndarray, " B"]) -> Recourse:
         """The best path of each original at this λ_path, one number or one for each; of equals the one of fewer edits.
@@ -168,7 +168,7 @@ class Frontier:
             paths=Paths(symbols, take(np.asarray(self.paths.lengths), 1), actions),
             reward=reward,
             bound=bound,
-            method=np.full(size, self.answered_by),
+            method=self.answered_by,
             scores=Scores(**{name: take(getattr(self.scores, name), value) for name, value in blank.items()}),
             status=np.where(there, take(self.status.astype("U12"), ""), "infeasible"),
             original_goal=self.original_goal,

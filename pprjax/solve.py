@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import jax
 import numpy as np
@@ -17,6 +17,7 @@ from pprjax.learn.batches import learn, learn_frontier
 from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.search.points import search_frontier
+from pprjax.stacked import Stack, each
 from pprjax.task import Task
 
 Method = Literal["auto", "exact", "search", "learn"]
@@ -29,7 +30,7 @@ CALLS = 100_000
 
 
 def recourse(
-    task: Task,
+    task: Task | Stack,
     originals: Paths,
     config: Config = Config(),
     *,
@@ -49,7 +50,7 @@ def recourse(
     "infeasible". No result depends on the other originals or on the devices.
 
     Args:
-        task: environment, agent and goal.
+        task: environment, agent and goal; or one for each original, see `pprjax.stack`.
         originals: B paths from the world's start, with actions or without.
         config: λ_path and λ_policy, which may be float[B], one for each original; habit; edit costs; and every knob of
             Algorithm 1.
@@ -69,6 +70,17 @@ def recourse(
             the world, or "learn" has no key; the message names it.
     """
     check_config(config, len(originals))
+    if isinstance(task, Stack):
+        options = dict(key=key, method=method, calls=calls, n_recourses=n_recourses, min_distance=min_distance)
+        numbers = np.arange(len(originals)) if ids is None else np.asarray(ids)
+        return each(
+            task,
+            originals,
+            config,
+            lambda own, some, settings, whose: recourse(
+                own, some, settings, ids=numbers[whose], chunk=chunk, progress=progress, **cast(Any, options)
+            ),
+        )
     check_starts(task, originals)
     for name, value in {"n_recourses": n_recourses, "min_distance": min_distance, "calls": calls}.items():
         if value is not None and value < (0 if name == "calls" else 1):
@@ -99,7 +111,7 @@ def recourse(
 
 
 def frontier(
-    task: Task,
+    task: Task | Stack,
     originals: Paths,
     config: Config = Config(),
     *,
@@ -107,12 +119,13 @@ def frontier(
     method: Method = "auto",
     max_edits: int | None = None,
     calls: int | None = None,
+    ids: Int[np.ndarray, " B"] | None = None,
     progress: bool | None = None,
 ) -> Frontier:
     """For each original the best path for each number of edits, which answers every λ_path: see `Frontier`.
 
     Args:
-        task: environment, agent and goal.
+        task: environment, agent and goal; or one for each original, see `pprjax.stack`.
         originals: B paths from the world's start, with actions or without.
         config: habit, λ_policy (one number or float[B]) and the edit costs, whole numbers. λ_path is looked at by
             "learn" alone, which keeps the best path for each distance of those that it samples.
@@ -120,6 +133,7 @@ def frontier(
         method: see `Method`.
         max_edits: the most edits, at least 0; default as many as there may be.
         calls: of "search": steps of the world that the proof of one original may take; default 100,000.
+        ids: of "learn": the numbers from which originals derive their keys; default 0 … B - 1.
         progress: of "learn": show a progress bar; default: on a terminal.
 
     Raises:
@@ -127,6 +141,15 @@ def frontier(
             names it.
     """
     check_config(config, len(originals))
+    if isinstance(task, Stack):
+        options = dict(key=key, method=method, max_edits=max_edits, calls=calls, progress=progress)
+        numbers = np.arange(len(originals)) if ids is None else np.asarray(ids)
+        return each(
+            task,
+            originals,
+            config,
+            lambda own, some, settings, whose: frontier(own, some, settings, ids=numbers[whose], **cast(Any, options)),
+        )
     check_starts(task, originals)
     if max_edits is not None and max_edits < 0:
         raise ValueError(f"max_edits: expected at least 0, got {max_edits}")
@@ -143,7 +166,7 @@ def frontier(
         return _searched(task, originals, config, calls, max_edits=max_edits)
     key = _needed(key)
     num_distances = _num_distances(task, originals, config, max_edits)
-    return learn_frontier(task, originals, config, key=key, num_distances=num_distances, progress=progress)
+    return learn_frontier(task, originals, config, key=key, num_distances=num_distances, ids=ids, progress=progress)
 
 
 def _needed(key: jax.Array | None) -> jax.Array:

@@ -14,7 +14,8 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 # What is smaller here than for a reader: notebook -> {parameter: value}. Its cell tagged "parameters" assigns them.
 SIZES: dict[str, dict[str, object]] = {
     "01-gridworld": {"iterations": 4, "num_paths": 32},
-    "02-temperature": {"num_train": 80, "num_test": 4, "iterations": 20, "num_paths": 64},  # as the command's test has
+    # as the command's test has
+    "02-temperature": {"num_train": 80, "num_test": 4, "iterations": 20, "num_paths": 64, "calls": 2_000},
     "03-mario": {"iterations": 2},
     "04-text": {"steps": 10, "iterations": 4},
 }

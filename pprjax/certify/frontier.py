@@ -61,7 +61,7 @@ def exact_frontier(task: Task, originals: Paths, config: Config, *, max_edits: i
         paths=paths,
         scores=scores,
         status=status,
-        answered_by="exact",
+        answered_by=np.full(size, "exact"),
         limit=_limits(path, graded, size),
         original_goal=problem.original_reward,
         lambda_policy=np.broadcast_to(np.asarray(config.lambda_policy, float), size),

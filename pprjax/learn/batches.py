@@ -69,10 +69,11 @@ def learn_frontier(
     *,
     key: jax.Array,
     num_distances: int,
+    ids: Int[np.ndarray, " B"] | None = None,
     progress: bool | None = None,
 ) -> Frontier:
     """`pprjax.frontier` by Algorithm 1: the best path of each number of edits below E of all that were sampled."""
-    result = _trained(task, originals, config, key, Wanted(num_distances=num_distances), progress=progress)
+    result = _trained(task, originals, config, key, Wanted(num_distances=num_distances), ids=ids, progress=progress)
     return ladder.frontier(
         result.ladder,
         originals,

@@ -1,0 +1,110 @@
+"""A task for each original: worlds that differ in parameters, start, agent or goal, and share their programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Int
+
+from pprjax.config import Config
+from pprjax.paths import Paths
+from pprjax.result import Frontier, Recourse
+from pprjax.task import Task
+
+
+@dataclass(frozen=True)
+class Stack:
+    """B tasks, one for each original. See `stack`."""
+
+    tasks: tuple[Task, ...]
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+def stack(tasks: Sequence[Task]) -> Stack:
+    """One task for B originals that each have a world of their own: `pprjax.recourse(pprjax.stack(tasks), originals)`.
+
+    Their worlds are of one class and their arrays of the same shapes, so that each method compiles once for all. They
+    may differ in parameters, start, agent, goal and constraints. The same task may stand there several times.
+
+    Args:
+        tasks: B tasks, in the order of the originals.
+
+    Raises:
+        ValueError: there is no task, or one of another class or shape; the message names task and field.
+    """
+    tasks = tuple(tasks)
+    if not tasks:
+        raise ValueError("tasks: expected at least one, got none")
+    first, leaves = jax.tree.structure(tasks[0]), _leaves(tasks[0])
+    for i, task in enumerate(tasks[1:], start=1):
+        for name, leaf in _leaves(task).items():
+            if name in leaves and np.shape(leaf) != np.shape(leaves[name]):
+                raise ValueError(
+                    f"tasks[{i}]{name}: expected shape {np.shape(leaves[name])} as in tasks[0], got {np.shape(leaf)}"
+                )
+        if jax.tree.structure(task) != first:
+            what = next((name for name in ("env", "horizon") if getattr(task, name) != getattr(tasks[0], name)), None)
+            name = "" if what is None else f".{what}"
+            raise ValueError(f"tasks[{i}]{name}: expected a task like tasks[0], of the same classes and settings")
+    return Stack(tasks)
+
+
+def _leaves(task: Task) -> dict[str, Any]:
+    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(task)}
+
+
+def each(
+    stack: Stack, originals: Paths, config: Config, solve: Callable[[Task, Paths, Config, Int[np.ndarray, " b"]], Any]
+) -> Any:
+    """Solve the originals of each different task together, and put the results in the order of the originals.
+
+    Args:
+        solve: a function of task, originals, config, and which of all originals these are, to their `Recourse` or
+            `Frontier`.
+
+    Raises:
+        ValueError: there is not one original for each task.
+    """
+    size = len(stack)
+    if len(originals) != size:
+        raise ValueError(f"originals: expected one for each of {size} tasks, got {len(originals)}")
+    groups: dict[int, list[int]] = {}
+    for i, task in enumerate(stack.tasks):
+        groups.setdefault(id(task), []).append(i)
+    originals = originals.padded_to(np.asarray(originals.symbols).shape[1])
+    parts, whose = [], []
+    for members in map(np.array, groups.values()):
+        own = {name: getattr(config, name) for name in ("lambda_path", "lambda_policy")}
+        own = {name: np.asarray(x)[members] if np.ndim(x) else x for name, x in own.items()}
+        parts.append(solve(stack.tasks[members[0]], originals[members], replace(config, **own), members))
+        whose.append(members)
+    return _merged(originals, parts, whose)
+
+
+ROWS = ("path", "rank", "paths", "reward", "bound", "method", "scores", "status", "distance", "value")
+"""Fields of a result that have a row a path; the others have a row an original."""
+
+
+def _merged(originals: Paths, parts: list[Any], whose: list[Int[np.ndarray, " b"]]) -> Recourse | Frontier:
+    """The results of some originals each, as one of all. Rows stay in the order that they have in their part."""
+    number = np.concatenate([members[part.path] for members, part in zip(whose, parts, strict=True)])
+    rows, places = np.argsort(number, kind="stable"), np.argsort(np.concatenate(whose))
+    width = max(np.asarray(part.paths.symbols).shape[1] for part in parts)
+    fields: dict[str, Any] = {"originals": originals, "path": number[rows].astype(np.int32)}
+    for name in parts[0].__dataclass_fields__:
+        values = [getattr(part, name) for part in parts]
+        if name == "paths":
+            values = [value.padded_to(width) for value in values]
+        elif name == "limit":  # what holds of at most E - 1 edits, all that there may be, holds of more
+            edits = max(value.shape[1] for value in values)
+            values = [np.pad(value, ((0, 0), (0, edits - value.shape[1])), mode="edge") for value in values]
+        order = rows if name in ROWS else places
+        if name not in fields:
+            fields[name] = jax.tree.map(lambda *x, order=order: np.concatenate(x)[order], *values)
+    return type(parts[0])(**fields)
