@@ -5,8 +5,10 @@ Notebooks stand outside this folder. They are copied in before a build, with the
 
 from __future__ import annotations
 
+import base64
 import importlib.metadata
 import inspect
+import json
 import re
 import shutil
 from pathlib import Path
@@ -38,11 +40,17 @@ napoleon_use_rtype = False
 
 
 def copy_notebooks() -> None:
-    """Put the notebooks, and the pictures beside them, where Sphinx looks for them."""
+    """Put the notebooks, and the pictures beside them, where Sphinx looks for them; and for the gallery the picture of
+    each notebook, the output of its cell tagged "gallery"."""
     NOTEBOOKS.mkdir(exist_ok=True)
     folder = HERE.parent / "notebooks"
     for file in sorted([*folder.glob("*.ipynb"), *folder.glob("*.png")]):
         shutil.copy(file, NOTEBOOKS)
+    for file in sorted(folder.glob("*.ipynb")):
+        for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]:
+            if "gallery" in cell["metadata"].get("tags", ()):
+                pictures = [output["data"]["image/png"] for output in cell["outputs"] if "image/png" in output["data"]]
+                (NOTEBOOKS / file.with_suffix(".png").name).write_bytes(base64.b64decode(pictures[0]))
 
 
 FIELD = re.compile(r"^    (\w+): ([^#=]+?)(?: = .*?)?  # (?:pyright: ignore\S*\s+# )?(.+)$", re.MULTILINE)

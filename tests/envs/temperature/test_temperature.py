@@ -323,6 +323,18 @@ def test_a_search_pulled_harder_finds_what_the_plain_one_misses(data, models, mo
     np.testing.assert_array_equal(again, task.env.sequences(plain.paths))
 
 
+def test_bl1_takes_the_smallest_k_that_turns_the_most_years(data, models, monkeypatch):
+    task = temperature.task(data, models, wanted=1)
+    prob = np.array([[0.1, 0.2, 0.6, 0.4, 0.9], [0.1, 0.7, 0.8, 0.9, 0.9], [0.4, 0.4, 0.51, 0.3, 0.6]])  # of k = 0 … 4
+    sequences = np.arange(3 * 5 * 12).reshape(3, 5, 12)
+    monkeypatch.setattr(
+        experiment, "symbol_changes", lambda *args, **settings: SimpleNamespace(prob=prob, sequences=sequences)
+    )
+    chosen, k = experiment.few_changes(task, data, data.test_symbols[:3])
+    assert k == 2
+    np.testing.assert_array_equal(chosen, sequences[:, 2])
+
+
 def test_each_cell_of_a_heat_map_is_searched_by_itself(data, models, monkeypatch):
     """What another cell found is not shown, however good it is here."""
     task = temperature.task(data, models, wanted=1)
