@@ -225,6 +225,19 @@ def temperature_by_weight(line: Line) -> dict[float, dict[str, float]]:
     return by_weight
 
 
+def years(line: Line) -> list[Row]:
+    num = sum(case["years"] for case in line["cases"])
+    reached = sum(case["beam_reaches"] for case in line["cases"])
+    return [
+        (
+            f"years proved to be the best (regret, six λ pairs, {number(line['calls'])} classifier steps at most)",
+            percent(line["share_proved"]),
+            f"a beam of {number(line['cases'][0]['beam_calls'])} steps reaches it in {percent(reached / num)}",
+            "",
+        )
+    ]
+
+
 def mario(line: Line) -> list[Row]:
     one = f"one emulator {number(line['played_one_per_s'])}"
     return [
@@ -270,6 +283,7 @@ ROWS = {
     "batching_memory": batching_memory,
     "action_changes": changes,
     "temperature": temperature,
+    "years": years,
     "mario": mario,
     "text": text,
     "log_recourse": logs,

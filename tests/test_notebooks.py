@@ -18,7 +18,7 @@ SIZES: dict[str, dict[str, object]] = {
     # as the command's test has
     "02-temperature": {"num_train": 80, "num_test": 4, "iterations": 20, "num_paths": 64, "calls": 2_000},
     "03-mario": {"iterations": 2},
-    "04-text": {"steps": 10, "iterations": 4},
+    "04-text": {"steps": 10, "max_edits": 3},
 }
 
 
