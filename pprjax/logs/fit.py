@@ -52,8 +52,8 @@ def fit_log(
     if deterministic:
         _check_deterministic(log)
     counts = log.counts
-    states, actions = _natural([counts["state"], counts["next"]]), _natural([counts["action"]])
-    agents = _natural([counts["agent"]])
+    states = _natural([counts["state"], counts["next"], log.alone["state"]])
+    actions, agents = _natural([counts["action"]]), _natural([counts["agent"], log.alone["agent"]])
     names = {"agent": agents, "state": states, "action": actions, "next": states}
     numbered = counts.with_columns(numbers(counts[column], known) for column, known in names.items())
     steps = _steps(numbered, (len(states), len(actions)))
