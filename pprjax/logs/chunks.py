@@ -13,9 +13,9 @@ import polars as pl
 
 from pprjax.config import Config
 from pprjax.io import replacing
+from pprjax.logs.columns import Columns
 from pprjax.logs.fit import fit_log
 from pprjax.logs.fitted import Fitted
-from pprjax.logs.columns import Columns
 from pprjax.logs.frames import LOG_CONFIG, Advance, Search, check, recourse_frame
 from pprjax.logs.log import Log
 from pprjax.logs.read import read_log

@@ -17,7 +17,19 @@ HELD_OUT = 10
 """Every tenth path, by its hash, is held out where a setting is chosen by likelihood."""
 
 TABLES = ("counts", "alone", "rejected")
-SAYS = ("num_paths", "longest", "acted", "rewarded", "labelled", "files", "num_rows", "left_out", "ends", "torn")
+SAYS = (
+    "torn",
+    "shared",
+    "num_paths",
+    "longest",
+    "acted",
+    "rewarded",
+    "labelled",
+    "files",
+    "num_rows",
+    "left_out",
+    "ends",
+)
 
 LINES = 2**40
 """Line l of file f is number f · LINES + l."""
@@ -42,6 +54,7 @@ class Log:
     left_out: int = 0  # starts of activities
     ends: int = 0  # paths whose last row has an action, which leads to an end of its own
     torn: int = 0  # paths for which org:resource, which was not asked for, names several agents
+    shared: int = 0  # names that several agents use for paths of their own
     pandas: bool = False  # frames go out as pandas', since the log came in as one
     home: Any = dataclasses.field(default=None, repr=False)  # keeps a temporary folder alive
 
@@ -83,6 +96,8 @@ class Log:
         lines = [f"Taken as {', '.join(f'{name}: {taken[name]}' for name in order)}."]
         if self.torn:
             lines.append(f"{RESOURCE} names several agents in {self.torn:,} paths, so it was not taken as the agent.")
+        if self.shared:
+            lines.append(f"{self.shared:,} names are those of a path for each of several agents: its steps begin anew.")
         if self.left_out:
             lines.append(
                 f"{self.left_out:,} of {self.num_rows:,} events were left out: their {LIFECYCLE} is start; --starts "

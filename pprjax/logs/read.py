@@ -1,7 +1,8 @@
 """Reading a log: a table of what agents did, of any size, into whole paths; a bad row costs its own path alone.
 
-A row is one step of a path: on which path, at which `step`, in which `state`, and optionally who (`agent`), the `action`
-taken there and the `reward` it paid. Rows may stand in any order. A path is known by its name.
+A row is one step of a path: on which path, at which `step`, in which `state`, and optionally who (`agent`), the
+`action` taken there and the `reward` it paid. Rows may stand in any order. A path is known by its name; several agents
+may use one name where the steps of each plainly begin anew.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         frame = pl.read_parquet(sorted(bucket.glob("*.parquet")))
         if taken.agent is None:
             frame = frame.with_columns(agent=pl.lit(EVERYONE))
-        whole, bad = assemble(frame, taken, survey.counted and not rows.left_out)
+        whole, bad = assemble(frame, taken, survey, survey.counted and not rows.left_out)
         if strict and bad.height:
             row = bad.sort("file", "line").row(0, named=True)
             raise ValueError(f"{placed(row['file'], row['line'])}: {row['reason']}")
@@ -94,7 +95,8 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         num_rows=rows.num_rows,
         left_out=rows.left_out,
         ends=sum(c.ends for c in counted),
-        torn=survey.several,
+        torn=0 if survey.own else survey.several,
+        shared=survey.shared if survey.own else 0,
         pandas=not isinstance(source, str | Path | pl.DataFrame | pl.LazyFrame),
         home=temporary,
     )
@@ -174,10 +176,10 @@ def _surveyed(folders: list[Path], asked: Columns, taken: Columns) -> tuple[Colu
     columns = ["agent", "path", KIND, WHOLE, REST]
     parts = (pl.read_parquet(sorted(folder.glob("*.parquet")), columns=columns) for folder in folders)
     survey = sum(map(Survey.of, parts), Survey())
-    if not survey.several:
+    if survey.several == survey.shared:
         return taken, survey
     if asked.agent is None and taken.agent == RESOURCE:
-        return dataclasses.replace(taken, agent=None), survey
+        return dataclasses.replace(taken, agent=None), survey._replace(shared=0)
     out = "leave --agent out" if taken.agent != "agent" else 'give --agent ""'
     path = " ".join(taken.named()["path"])
     raise ValueError(

@@ -97,24 +97,33 @@ class Survey(NamedTuple):
 
     num_paths: int = 0
     several: int = 0  # paths with several agents
-    first: str = ""  # the name of one of them
+    shared: int = 0  # of those, names that are plainly those of a path for each agent: its steps begin anew
+    first: str = ""  # the name of one of the others, or of these if there are no others
     differences: int = 0  # between numbers that order a path, where they differ
     ones: int = 0  # those that are 1
 
     def __add__(self, other: Survey) -> Survey:  # pyright: ignore[reportIncompatibleMethodOverride]
-        sums = {k: getattr(self, k) + getattr(other, k) for k in ("num_paths", "several", "differences", "ones")}
+        sums = {k: getattr(self, k) + getattr(other, k) for k in self._fields if k != "first"}
         return Survey(**sums, first=self.first or other.first)
 
     @classmethod
     def of(cls, rows: pl.DataFrame) -> Survey:
         """Of the agent, the path and the step of rows, those of a path together."""
         rows = rows.filter(pl.col("path").is_not_null())
-        several = rows.group_by("path").agg(several=pl.col("agent").drop_nulls().n_unique() > 1)
-        torn = several.filter("several")["path"].sort()
-        steps = rows.filter(pl.col(KIND) == NUMBER).sort("path", WHOLE, REST)
-        by = (pl.col(WHOLE) - pl.col(WHOLE).shift().over("path")) + (pl.col(REST) - pl.col(REST).shift().over("path"))
-        differ = steps.select(by=by).filter(pl.col("by") > 0)["by"]
-        return cls(several.height, len(torn), torn[0] if len(torn) else "", len(differ), int((differ == 1).sum()))
+        agents = rows.group_by("path").agg(several=pl.col("agent").drop_nulls().n_unique() > 1)
+        torn = agents.filter("several")["path"].sort()
+        shared = _shared(rows.filter(pl.col("path").is_in(torn.implode())))
+        first = [*torn.filter(~torn.is_in(shared.implode())), *torn.head(1), ""][0]
+        steps = rows.filter(pl.col(KIND) == NUMBER).sort("path", "agent", WHOLE, REST)
+        before = pl.col(WHOLE, REST).shift().over("path", "agent").name.suffix("_before")
+        by = pl.col(WHOLE) - pl.col(f"{WHOLE}_before") + pl.col(REST) - pl.col(f"{REST}_before")
+        differ = steps.with_columns(before).select(by=by).filter(pl.col("by") > 0)["by"]
+        return cls(agents.height, len(torn), len(shared), first, len(differ), int((differ == 1).sum()))
+
+    @property
+    def own(self) -> bool:
+        """Whether a path's name is one of its agent's own, which other agents may have too."""
+        return self.several == self.shared > 0
 
     @property
     def counted(self) -> bool:
@@ -122,21 +131,33 @@ class Survey(NamedTuple):
         return self.ones * 2 >= self.differences > 0
 
 
-def assemble(rows: pl.DataFrame, columns: Columns, counted: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _shared(rows: pl.DataFrame) -> pl.Series:
+    """The names under which each agent's steps count its own rows, from the same beginning."""
+    step = pl.col(WHOLE)
+    counts = (step.max() - step.min() + 1 == pl.len()) & (step.n_unique() == pl.len())
+    counts &= ((pl.col(KIND) == NUMBER) & (pl.col(REST) == 0) & pl.col("agent").is_not_null()).all()
+    each = rows.group_by("path", "agent").agg(counts=counts, begins=step.min(), size=pl.len())
+    anew = pl.col("counts").all() & (pl.col("begins").n_unique() == 1) & (pl.col("size").max() > 1)
+    return each.group_by("path").agg(anew=anew.fill_null(False)).filter("anew")["path"]
+
+
+def assemble(rows: pl.DataFrame, columns: Columns, survey: Survey, counted: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The whole paths of a bucket, and what is wrong with the others.
 
     A last row with an action, or without actions one that pays, leads to an end of its own, a state with its name.
 
     Args:
-        counted: the steps count rows, so that a gap between two of them is an error.
+        survey: of the whole log.
+        counted: a gap between two steps that are whole numbers is an error.
     """
-    rows = rows.sort("path", WHOLE, REST, "place", nulls_last=True)
-    rows = rows.with_columns(agent=pl.col("agent").drop_nulls().first().over("path"))
-    acted, rewarded = columns.action is not None, columns.reward is not None
-    last = pl.col("place").shift(-1).over("path").is_null()
+    by = ("agent", "path") if survey.own else ("path",)
+    rows = rows.with_columns(agent=pl.coalesce("agent", pl.col("agent").drop_nulls().first().over("path")))
+    rows = rows.sort(*by, WHOLE, REST, "place", nulls_last=True)
+    acted = columns.action is not None
+    last = pl.col("place").shift(-1).over(*by).is_null()
     ends = last & (pl.col("action").is_not_null() if acted else pl.col("reward").is_not_null())
-    rows = rows.with_columns(ends=ends, reason=pl.coalesce("bad", *_wrong(last, ends, acted, rewarded, counted)))
-    whole = rows.filter(pl.col("reason").is_null().all().over("path"))
+    rows = rows.with_columns(ends=ends, reason=pl.coalesce("bad", *_wrong(by, last, ends, columns, counted)))
+    whole = rows.filter(pl.col("reason").is_null().all().over(*by))
     num_steps = pl.len() - 1 + pl.col("ends").last().cast(pl.Int64)
     said = pl.format("end after {} in {}", "action", "state") if acted else pl.format("end in {}", "state")
     paths = whole.group_by("agent", "path", maintain_order=True).agg(
@@ -152,30 +173,27 @@ def assemble(rows: pl.DataFrame, columns: Columns, counted: bool) -> tuple[pl.Da
     return paths, rows.filter(pl.col("reason").is_not_null()).select(*REJECTED)
 
 
-def _wrong(last: pl.Expr, ends: pl.Expr, acted: bool, rewarded: bool, counted: bool) -> list[pl.Expr]:
+def _wrong(by: tuple[str, ...], last: pl.Expr, ends: pl.Expr, columns: Columns, counted: bool) -> list[pl.Expr]:
     """What is wrong with a row beside the others of its path."""
-    first = pl.col("place") == pl.col("place").min().over("path")
+    acted, rewarded = columns.action is not None, columns.reward is not None
+    first = pl.col("place") == pl.col("place").min().over(*by)
     kind, step = pl.col(KIND), pl.col(WHOLE)
-    usual = kind.filter(first).first().over("path")
+    usual = kind.filter(first).first().over(*by)
     count = (kind == NUMBER) & (pl.col(REST) == 0)
-    gap = count & count.shift().over("path") & (step > step.shift().over("path") + 1)
+    gap = count & count.shift().over(*by) & (step > step.shift().over(*by) + 1)
     pays = pl.col("reward").is_not_null()
     return [
-        pl.when(pl.col("agent").is_null() & first).then(
-            pl.lit("agent: expected an agent on one row of the path at least, got nothing")
-        ),
+        pl.when(pl.col("agent").is_null() & first).then(pl.lit(f"{columns.agent}: expected an agent, got nothing")),
         pl.when(kind != usual).then(
             pl.format("step: a {} can't be ordered with a {}, which the path begins with", kind, usual)
         ),
-        pl.when(gap & counted).then(
-            pl.format("step {} comes after {}: expected no gap", step, step.shift().over("path"))
-        ),
+        pl.when(gap & counted).then(pl.format("step {} comes after {}: expected no gap", step, step.shift().over(*by))),
         pl.when(~last & pl.col("action").is_null() & acted).then(pl.lit("action: missing")),
         pl.when((~last | (ends & acted)) & ~pays & rewarded).then(pl.lit("reward: missing")),
         pl.when(last & ~ends & (pl.col("reward") != 0)).then(
             pl.format("reward: expected none on a last row without an action, got {}", "reward")
         ),
-        pl.when(pl.col("good") != pl.col("good").first().over("path")).then(
+        pl.when(pl.col("good") != pl.col("good").first().over(*by)).then(
             pl.lit("the path is labelled both good and bad")
         ),
     ]

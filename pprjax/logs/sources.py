@@ -13,13 +13,16 @@ from pprjax.logs.columns import LIFECYCLE, STANDARD
 from pprjax.logs.xes import read_xes
 
 LINE = "\0line"
-"""The column with the number of a row: of CSV, JSONL and XES the line of the file, else the row; no log has the name."""
+"""The column with the number of a row: in text the line of the file, else the row. No log has one of this name."""
 
 MISSING = ["", "NaN", "nan", "NA", "null"]
 """What stands for a lacking value in a CSV file."""
 
 SEPARATORS = ",;\t|"
 """What may separate the values of a CSV file."""
+
+PACKED = ("", ".gz", ".zst")
+"""How text may be packed."""
 
 SNIFFED = 50
 """Lines of a CSV file by which its separator is found."""
@@ -60,8 +63,14 @@ def sources(source: Any, wanted: Collection[str], folder: Path) -> Iterator[Sour
                 found = Source(file.name, READERS[ending(file)](file, wanted, folder / str(number)))
                 found.frame.collect_schema()
             except (pl.exceptions.PolarsError, OSError) as error:
-                raise ValueError(f"source: can't read {file}: {error}") from error
+                raise unreadable(str(file), error) from error
             yield found
+
+
+def unreadable(name: str, error: Exception) -> ValueError:
+    """The error that says that a file can't be read."""
+    text = "; expected text in UTF-8" if "utf" in str(error).lower() else ""
+    return ValueError(f"source: can't read {name}: {error}{text}")
 
 
 def ending(file: Path) -> str:
@@ -81,7 +90,8 @@ def files(source: Path) -> list[Path]:
         raise ValueError(f"source: expected parquet, CSV, JSONL or XES files in {source}, found none")
     for file in found:
         if ending(file) not in READERS:
-            raise ValueError(f"source: expected a name that ends in {', '.join(READERS)}, got {file}")
+            plain = ", ".join(kind for kind in READERS if kind.count(".") == 1)
+            raise ValueError(f"source: expected a name that ends in {plain}, perhaps with .gz or .zst, got {file}")
         if not file.is_file():
             raise ValueError(f"source: there is no file {file}")
     return found
@@ -106,7 +116,7 @@ def _first_lines(file: Path) -> list[str]:
 
 
 def separator(lines: list[str], wanted: Collection[str]) -> str:
-    """What separates the values: that by which the most wanted columns are there, and the most rows are like the header.
+    """What separates the values: that by which most of the wanted columns are there, and rows are like the header.
 
     Args:
         lines: the first of a file.
@@ -136,9 +146,10 @@ def _read_xes(file: Path, wanted: Collection[str], folder: Path) -> pl.LazyFrame
 
 
 READERS: dict[str, Callable[[Path, Collection[str], Path], pl.LazyFrame]] = {
-    **{f"{kind}{packed}": _read_csv for kind in (".csv", ".tsv") for packed in ("", ".gz", ".zst")},
-    **{f"{kind}{packed}": _read_jsonl for kind in (".jsonl", ".ndjson") for packed in ("", ".gz", ".zst")},
+    **{f".csv{packed}": _read_csv for packed in PACKED},
+    **{f"{kind}{packed}": _read_jsonl for kind in (".jsonl", ".ndjson") for packed in PACKED},
     ".parquet": _read_parquet,
+    **{f".tsv{packed}": _read_csv for packed in PACKED},
     ".xes": _read_xes,
     ".xes.gz": _read_xes,
 }

@@ -1,7 +1,7 @@
 """What orders the rows of a path: numbers and times of every kind, made comparable without loss.
 
-A step becomes its kind, a whole part and a rest in [0, 1): of a number, or of the seconds since 1970. So nanoseconds and
-large numbers keep their order, which one float would lose.
+A step becomes its kind, a whole part and a rest in [0, 1): of a number, or of the seconds since 1970. So nanoseconds
+and large numbers keep their order, which one float would lose.
 """
 
 from __future__ import annotations

@@ -116,8 +116,19 @@ def test_several_agents_in_a_path_are_an_error_that_says_what_to_do(tmp_path):
     same(read_log(table.rename({"clerk": "agent"}), Columns(agent="", path="case", step="when", state="what")))
     both = read_log(table, Columns(agent="clerk", path=("case", "clerk"), state="what"))
     assert both.num_paths == sum(min(3, len(path)) for path in CASES)
-    with pytest.raises(ValueError, match="agent: expected an agent on one row of the path at least"):
+    with pytest.raises(ValueError, match="clerk: expected an agent, got nothing"):
         read_log(table.with_columns(clerk=pl.lit(None, pl.String)), names)
+
+
+def test_agents_whose_steps_begin_anew_may_use_the_same_names():
+    table = pl.concat([events().with_columns(agent=pl.lit(name)) for name in ("ann", "bob")])
+    log = read_log(table, NAMED)
+    assert log.num_paths == 2 * len(CASES)
+    assert log.rejected.height == 0
+    assert f"{len(CASES)} names are those of a path for each of several agents: its steps begin anew." in log.notes()
+    same_steps = table.with_columns(when=0)
+    with pytest.raises(ValueError, match="11 of 11 paths have several agents"):
+        read_log(same_steps, NAMED)
 
 
 def xes(cases=CASES, doctype=""):
@@ -133,7 +144,8 @@ def xes(cases=CASES, doctype=""):
                 lines.append(
                     f'<event><string key="concept:name" value="{what}"><string key="concept:name" value="nested"/>'
                     f'</string><string key="lifecycle:transition" value="{part}"/>'
-                    f'<string key="org:resource" value="clerk {row}"/><date key="time:timestamp" value="{when}"/></event>'
+                    f'<string key="org:resource" value="clerk {row}"/>'
+                    f'<date key="time:timestamp" value="{when}"/></event>'
                 )
         lines.append("</trace>")
     return "\n".join([*lines, "</log>"]).encode()
