@@ -87,7 +87,9 @@ def main(
     """
     started = time.perf_counter()
     if dry_run:
-        print(_read(read_log(log, columns, strict=strict), fitting))
+        found = read_log(log, columns, strict=strict)
+        print(_read(found))
+        fitting.fit(found)  # what is wrong with the goal is said now
         return
     if out is None:
         out = Path(f"{log.resolve().name.removesuffix(ending(log))}.recourse.parquet")
@@ -108,11 +110,10 @@ def main(
     print(f"{seconds:.1f} s. Written to {out}.")
 
 
-def _read(log: Log, fitting: Fitting) -> str:
+def _read(log: Log) -> str:
     """What a dry run says: how the log is read, what is in it, and its first bad rows."""
-    fitted = fitting.fit(log)
-    sizes = {"paths": log.num_paths, "states": len(fitted.states), "agents": len(fitted.agents)}
-    told = [f"{size:,} {name if size != 1 else name[:-1]}" for name, size in sizes.items()]
+    sizes = {"path": log.num_paths, "state": log.num_states, "agent": log.num_agents}
+    told = [f"{size:,} {name}{'' if size == 1 else 's'}" for name, size in sizes.items()]
     lines = [*log.notes(), f"{', '.join(told)}; the longest path has {log.longest} states."]
     bad = log.rejected
     if bad.height:

@@ -44,6 +44,9 @@ class Columns:
     """the column that labels the rows of a path that ended well (true) or not (false)."""
     starts: bool = False
     """keep the events whose lifecycle:transition is `start`, which are left out where others are there."""
+    bins: tuple[str, ...] = ()
+    """turn numbers of the state's columns into states: `column=k`, k bins of equally many rows, or `column=1,5,10`, the
+    edges between them."""
 
     def named(self) -> dict[str, tuple[str, ...]]:
         """The columns that are named, one or several for each."""
@@ -76,7 +79,7 @@ class Columns:
         return columns
 
 
-NAMES = tuple(field.name for field in dataclasses.fields(Columns) if field.name != "starts")
+NAMES = tuple(field.name for field in dataclasses.fields(Columns) if field.name not in ("starts", "bins"))
 """What a column may say."""
 
 

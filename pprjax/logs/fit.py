@@ -77,6 +77,7 @@ def fit_log(
         smoothing=_likeliest(likelihoods) if smoothing is None else smoothing,
         likelihoods=likelihoods,
         goal_accuracy=wanted.accuracy,
+        edges=log.edges,
         own=numbered.group_by("agent", "state", "action").agg(pl.col("count").sum()).sort("agent", "state", "action"),
     )
 

@@ -11,25 +11,15 @@ from typing import Any
 import polars as pl
 
 from pprjax.io import write_json, write_table
+from pprjax.logs.bins import Edges
 from pprjax.logs.columns import LIFECYCLE, RESOURCE, Columns
 
 HELD_OUT = 10
 """Every tenth path, by its hash, is held out where a setting is chosen by likelihood."""
 
 TABLES = ("counts", "alone", "rejected")
-SAYS = (
-    "torn",
-    "shared",
-    "num_paths",
-    "longest",
-    "acted",
-    "rewarded",
-    "labelled",
-    "files",
-    "num_rows",
-    "left_out",
-    "ends",
-)
+SIZES = ("num_paths", "longest", "num_rows", "left_out", "ends", "torn", "shared")
+SAYS = (*SIZES, "acted", "rewarded", "labelled", "files", "edges")
 
 LINES = 2**40
 """Line l of file f is number f · LINES + l."""
@@ -50,6 +40,7 @@ class Log:
     alone: pl.DataFrame  # agent, state: of paths of one state
     rejected: pl.DataFrame  # file, line, agent, path, reason
     columns: Columns = Columns()  # what was taken for what; None for what the log does not say
+    edges: Edges = dataclasses.field(default_factory=dict)  # of the state's columns that are binned
     num_rows: int = 0  # with those that were left out
     left_out: int = 0  # starts of activities
     ends: int = 0  # paths whose last row has an action, which leads to an end of its own
@@ -81,6 +72,11 @@ class Log:
         return placed(self.files[file], line)
 
     @property
+    def num_states(self) -> int:
+        """How many states there are, with the ends to which last actions lead."""
+        return pl.concat([self.counts["state"], self.counts["next"].alias("state"), self.alone["state"]]).n_unique()
+
+    @property
     def num_agents(self) -> int:
         """How many agents there are."""
         return pl.concat([self.counts["agent"], self.alone["agent"]]).n_unique()
@@ -94,6 +90,7 @@ class Log:
         }
         order = [field.name for field in dataclasses.fields(Columns) if field.name in taken]
         lines = [f"Taken as {', '.join(f'{name}: {taken[name]}' for name in order)}."]
+        lines += [f"Bins of {name} meet at {', '.join(f'{e:g}' for e in edges)}." for name, edges in self.edges.items()]
         if self.torn:
             lines.append(f"{RESOURCE} names several agents in {self.torn:,} paths, so it was not taken as the agent.")
         if self.shared:

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from pprjax.io import replacing
+from pprjax.logs.bins import Edges, find_edges
 from pprjax.logs.columns import LIFECYCLE, RESOURCE, Columns
 from pprjax.logs.log import LINES, Log, held_out, placed
 from pprjax.logs.rows import EVERYONE, REJECTED, Survey, assemble, checked
@@ -56,7 +57,8 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
     wanted = [column for named in columns.named().values() for column in named]
     found = list(sources(source, wanted, home / "unpacked"))
     taken = columns.found_in([(part.name, part.columns) for part in found])
-    rows = _scatter(found, taken, home / "rows")
+    edges = find_edges(taken.bins, taken.named()["state"], (part.frame for part in found))
+    rows = _scatter(found, taken, edges, home / "rows")
     taken, survey = _surveyed(rows.folders, columns, taken)
     counted, rejected = [], [_no_rejects()]
     for bucket in rows.folders:
@@ -92,6 +94,7 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         alone=pl.concat([c.alone for c in counted]).unique().sort("agent", "state"),
         rejected=bad_rows,
         columns=taken,
+        edges=edges,
         num_rows=rows.num_rows,
         left_out=rows.left_out,
         ends=sum(c.ends for c in counted),
@@ -122,7 +125,7 @@ class _Rows(NamedTuple):
     left_out: int  # starts of activities
 
 
-def _scatter(found: list[Source], columns: Columns, home: Path) -> _Rows:
+def _scatter(found: list[Source], columns: Columns, edges: Edges, home: Path) -> _Rows:
     """Write the rows of each path into one of the buckets, with `bad`, what is wrong with a row."""
     sizes = [_size(part, columns) for part in found]
     num_rows, num_starts = sum(rows for rows, _ in sizes), sum(starts for _, starts in sizes)
@@ -133,7 +136,7 @@ def _scatter(found: list[Source], columns: Columns, home: Path) -> _Rows:
         frame = part.frame.filter(~_is_start()) if leave_out and LIFECYCLE in part.columns else part.frame
         wanted = frame.select(LINE, *dict.fromkeys(c for named in columns.named().values() for c in named))
         for batch in _batches(part.name, wanted):
-            rows = checked(batch, part.name, columns).with_columns(place=file * LINES + pl.col("line"))
+            rows = checked(batch, part.name, columns, edges).with_columns(place=file * LINES + pl.col("line"))
             keys = rows.select("path").unique()
             hashes = [zlib.crc32(str(path).encode()) % num_buckets for path in keys["path"].to_list()]
             rows = rows.join(keys.with_columns(bucket=pl.Series(hashes)), on="path", how="left", nulls_equal=True)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from pprjax.logs.bins import Edges, binned
 from pprjax.logs.columns import Columns
 from pprjax.logs.sources import LINE
 from pprjax.logs.times import KIND, NUMBER, REST, WHOLE, step_columns
@@ -35,13 +36,14 @@ MAY_LACK = ("agent", "action", "reward")
 """What need not stand on every row of a path."""
 
 
-def checked(batch: pl.DataFrame, file: str, columns: Columns) -> pl.DataFrame:
+def checked(batch: pl.DataFrame, file: str, columns: Columns, edges: Edges) -> pl.DataFrame:
     """The rows of a batch under our own names, and in `bad` what is wrong with each."""
     values = {"line": pl.col(LINE).cast(pl.Int64), "file": pl.lit(file), "agent": pl.lit(EVERYONE)}
     values |= {"action": pl.lit(None, pl.String), "reward": pl.lit(None, pl.Float64), "good": pl.lit(None, pl.Boolean)}
     values |= {KIND: pl.lit(NUMBER), WHOLE: pl.lit(0, pl.Int64), REST: pl.lit(0.0)}
     wrong = []
     for name, wanted in columns.named().items():
+        texts: dict[str, pl.Expr] = {}
         known, got = pl.lit(True), {column: _shown(batch, column) for column in wanted}
         if name == "step":
             step = step_columns(pl.col(wanted[0]), batch.schema[wanted[0]])
@@ -55,11 +57,14 @@ def checked(batch: pl.DataFrame, file: str, columns: Columns) -> pl.DataFrame:
             values[name] = pl.when(text.is_in(TRUE)).then(True).when(text.is_in(FALSE)).then(False).otherwise(None)
             known = values[name].is_not_null()
         else:
-            values[name] = _joined([_text(batch, column) for column in wanted])
+            mine = edges if name == "state" else {}
+            texts = {c: binned(c, mine[c]) if c in mine else _text(batch, c) for c in wanted}
+            values[name] = _joined(list(texts.values()))
         for column in wanted:
             lacks = pl.col(column).is_null() & (name in MAY_LACK)
-            there = _text(batch, column).is_not_null() & known.fill_null(False)
-            said = pl.format(f"{_literal(column)}: expected {WANTED[name]}, got {{}}", got[column].fill_null("nothing"))
+            there = texts.get(column, _text(batch, column)).is_not_null() & known.fill_null(False)
+            expected = "a number" if column in edges and name == "state" else WANTED[name]
+            said = pl.format(f"{_literal(column)}: expected {expected}, got {{}}", got[column].fill_null("nothing"))
             wrong.append(pl.when(~there & ~lacks).then(said))
     return batch.select(*(value.alias(name) for name, value in values.items()), pl.coalesce(wrong).alias("bad"))
 
