@@ -63,7 +63,8 @@ class Log:
         says = json.loads((folder / "log.json").read_text(encoding="utf-8"))
         tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in TABLES}
         says["files"], named = tuple(says["files"]), says.pop("columns")
-        columns = Columns(**{name: tuple(v) if isinstance(v, list) else v for name, v in named.items()})
+        lists = {name: tuple(value) for name, value in named.items() if isinstance(value, list)}  # JSON has no tuples
+        columns = Columns(**named | lists)
         return cls(buckets=tuple(sorted((folder / "paths").glob("*.parquet"))), columns=columns, **tables, **says)
 
     def place(self, first: int) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 from pprjax.logs.bins import Edges, binned
 from pprjax.logs.columns import Columns
 from pprjax.logs.sources import LINE
-from pprjax.logs.times import KIND, NUMBER, REST, WHOLE, step_columns
+from pprjax.logs.times import KIND, NUMBER, REST, WHOLE, ordered
 
 REJECTED = ("file", "line", "agent", "path", "reason")
 """The columns of a table of rejected rows."""
@@ -46,9 +46,9 @@ def checked(batch: pl.DataFrame, file: str, columns: Columns, edges: Edges) -> p
         texts: dict[str, pl.Expr] = {}
         known, got = pl.lit(True), {column: _shown(batch, column) for column in wanted}
         if name == "step":
-            step = step_columns(pl.col(wanted[0]), batch.schema[wanted[0]])
-            values |= {expression.meta.output_name(): expression for expression in step}
-            known = step[0].is_not_null()
+            step = ordered(batch[wanted[0]])
+            values |= {column: pl.lit(step[column]) for column in step.columns}
+            known = pl.lit(step[KIND]).is_not_null()
         elif name == "reward":
             values[name] = pl.col(wanted[0]).cast(pl.Float64, strict=False)
             known = values[name].is_not_nan()
@@ -66,7 +66,8 @@ def checked(batch: pl.DataFrame, file: str, columns: Columns, edges: Edges) -> p
             expected = "a number" if column in edges and name == "state" else WANTED[name]
             said = pl.format(f"{_literal(column)}: expected {expected}, got {{}}", got[column].fill_null("nothing"))
             wrong.append(pl.when(~there & ~lacks).then(said))
-    return batch.select(*(value.alias(name) for name, value in values.items()), pl.coalesce(wrong).alias("bad"))
+    named = [value.alias(name) for name, value in values.items()]
+    return batch.select(*named, pl.coalesce(wrong).alias("bad"))
 
 
 def _text(batch: pl.DataFrame, column: str) -> pl.Expr:

@@ -23,8 +23,16 @@ ISO = (
 UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def step_columns(raw: pl.Expr, dtype: pl.DataType) -> list[pl.Expr]:
-    """The three columns of a step; the kind is null where nothing can be ordered by it."""
+def ordered(steps: pl.Series) -> pl.DataFrame:
+    """The three columns of steps; the kind is null where nothing can be ordered by one."""
+    if steps.dtype.is_numeric() or steps.dtype.is_temporal():
+        return steps.to_frame("step").select(_of_type(pl.col("step"), steps.dtype))
+    text = steps.cast(pl.String, strict=False).str.strip_chars()
+    parts = text.str.extract_groups(ISO).struct.unnest()  # once: an expression would do it for each use of a part
+    return parts.with_columns(text.alias("text")).with_columns(_moment()).select(_of_text())
+
+
+def _of_type(raw: pl.Expr, dtype: pl.DataType) -> list[pl.Expr]:
     if isinstance(dtype, pl.Datetime):
         return _split(raw.to_physical(), UNITS[dtype.time_unit], TIME if dtype.time_zone is None else ZONED)
     if isinstance(dtype, pl.Duration):
@@ -35,9 +43,7 @@ def step_columns(raw: pl.Expr, dtype: pl.DataType) -> list[pl.Expr]:
         return _split(raw.to_physical(), UNITS["ns"], CLOCK)
     if dtype.is_integer():
         return _split(raw.cast(pl.Int64, strict=False), 1, NUMBER)
-    if dtype.is_numeric():
-        return _columns(*_number(raw.cast(pl.Float64, strict=False)), NUMBER)
-    return _text(raw.cast(pl.String, strict=False).str.strip_chars())
+    return _columns(*_number(raw.cast(pl.Float64, strict=False)), NUMBER)
 
 
 def _split(physical: pl.Expr, unit: int, kind: str) -> list[pl.Expr]:
@@ -54,18 +60,25 @@ def _number(value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     return finite.floor().cast(pl.Int64, strict=False), finite - finite.floor()
 
 
-def _text(text: pl.Expr) -> list[pl.Expr]:
-    exact = text.cast(pl.Int64, strict=False)  # a float would lose the last digits of a long number
-    floor, over = _number(text.cast(pl.Float64, strict=False))
-    part = text.str.extract_groups(ISO).struct.field
-    clock = pl.concat_str(part("minute").fill_null("00:00"), part("second").fill_null("00"), separator=":")
-    moment = pl.concat_str(part("date"), clock, separator=" ")
+def _moment() -> list[pl.Expr]:
+    """Of the parts of a time, the seconds since 1970 in UTC and whether it has a zone."""
+    clock = pl.concat_str(pl.col("minute").fill_null("00:00"), pl.col("second").fill_null("00"), separator=":")
+    moment = pl.concat_str(pl.col("date"), clock, separator=" ")
     seconds = moment.str.to_datetime("%Y-%m-%d %H:%M:%S", strict=False, time_unit="ms").dt.epoch("s")
-    hours, minutes = part("hours").cast(pl.Int64).fill_null(0), part("minutes").cast(pl.Int64).fill_null(0)
-    east = pl.when(part("sign") == "-").then(-1).otherwise(1) * (3600 * hours + 60 * minutes)
-    fraction = pl.concat_str(pl.lit("0."), part("fraction").fill_null("0")).cast(pl.Float64)
-    number, zoned = floor.is_not_null() | exact.is_not_null(), part("utc").is_not_null() | part("sign").is_not_null()
-    kind = pl.when(number).then(pl.lit(NUMBER)).when(seconds.is_not_null() & zoned).then(pl.lit(ZONED))
+    hours, minutes = pl.col("hours").cast(pl.Int64).fill_null(0), pl.col("minutes").cast(pl.Int64).fill_null(0)
+    east = pl.when(pl.col("sign") == "-").then(-1).otherwise(1) * (3600 * hours + 60 * minutes)
+    zoned = pl.col("utc").is_not_null() | pl.col("sign").is_not_null()
+    exact = pl.col("text").cast(pl.Int64, strict=False)  # a float would lose the last digits of a long number
+    number = pl.col("text").cast(pl.Float64, strict=False)
+    return [(seconds - east).alias("seconds"), zoned.alias("zoned"), exact.alias("exact"), number.alias("number")]
+
+
+def _of_text() -> list[pl.Expr]:
+    exact, seconds = pl.col("exact"), pl.col("seconds")
+    floor, over = _number(pl.col("number"))
+    fraction = pl.concat_str(pl.lit("0."), pl.col("fraction").fill_null("0")).cast(pl.Float64)
+    is_number = exact.is_not_null() | floor.is_not_null()
+    kind = pl.when(is_number).then(pl.lit(NUMBER)).when(seconds.is_not_null() & pl.col("zoned")).then(pl.lit(ZONED))
     kind = kind.when(seconds.is_not_null()).then(pl.lit(TIME))
-    rest = pl.when(exact.is_not_null()).then(0.0).when(number).then(over).otherwise(fraction)
-    return [kind.alias(KIND), pl.coalesce(exact, floor, seconds - east).alias(WHOLE), rest.alias(REST)]
+    rest = pl.when(exact.is_not_null()).then(0.0).when(is_number).then(over).otherwise(fraction)
+    return [kind.alias(KIND), pl.coalesce(exact, floor, seconds).alias(WHOLE), rest.alias(REST)]
