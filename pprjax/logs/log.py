@@ -21,6 +21,9 @@ TABLES = ("counts", "alone", "rejected")
 SIZES = ("num_paths", "longest", "num_rows", "left_out", "ends", "torn", "shared")
 SAYS = (*SIZES, "acted", "rewarded", "labelled", "files", "edges")
 
+END = "end after "
+"""How the name of a state begins to which the action of a last row leads."""
+
 LINES = 2**40
 """Line l of file f is number f · LINES + l."""
 

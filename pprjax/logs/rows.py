@@ -8,6 +8,7 @@ import polars as pl
 
 from pprjax.logs.bins import Edges, binned
 from pprjax.logs.columns import Columns
+from pprjax.logs.log import END
 from pprjax.logs.sources import LINE
 from pprjax.logs.times import KIND, NUMBER, REST, WHOLE, ordered
 
@@ -165,7 +166,7 @@ def assemble(rows: pl.DataFrame, columns: Columns, survey: Survey, counted: bool
     rows = rows.with_columns(ends=ends, reason=pl.coalesce("bad", *_wrong(by, last, ends, columns, counted)))
     whole = rows.filter(pl.col("reason").is_null().all().over(*by))
     num_steps = pl.len() - 1 + pl.col("ends").last().cast(pl.Int64)
-    said = pl.format("end after {} in {}", "action", "state") if acted else pl.format("end in {}", "state")
+    said = pl.format(f"{END}{{}} in {{}}", "action", "state") if acted else pl.format("end in {}", "state")
     paths = whole.group_by("agent", "path", maintain_order=True).agg(
         states=pl.concat([pl.col("state"), said.filter("ends")]),
         actions=pl.col("action").drop_nulls() if acted else pl.lit(None, pl.String),

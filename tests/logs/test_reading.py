@@ -381,6 +381,9 @@ def test_a_last_row_with_an_action_leads_to_an_end_of_its_own(tmp_path):
     assert "1 of 2 paths end with an action, which leads to an end of its own; 1 in a state." in log.notes()
     fitted = pprjax.fit_log(log, "reward>=1")
     assert fitted.transition is not None  # left leads to s2 and to s3
+    cut = pl.DataFrame({"path": [1, 1, 2], "step": [0, 1, 0], "state": ["x", "y", "x"], "action": ["go", None, "go"]})
+    with pytest.raises(ValueError, match="leads to 'end after go in x', .*; if paths were cut there, leave the action"):
+        pprjax.fit_log(read_log(cut, Columns(action="action")), deterministic=True)
     both = pl.read_csv(tmp_path / "log.csv").filter(pl.col("path") < 3).with_columns(pl.col("action").fill_null("up"))
     two = both.with_columns(pl.col("reward").fill_null(0), state=pl.col("state").replace("s3", "s2"))
     log = read_log(two, Columns(action="action", reward="reward"))
