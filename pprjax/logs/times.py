@@ -1,6 +1,6 @@
 """What orders the rows of a path: numbers and times of every kind, made comparable without loss.
 
-A step becomes its kind, a whole part and a rest in [0, 1): of a number, or of the seconds since 1970. So nanoseconds
+A step becomes its kind, a whole part and a rest below 1: of a number, or of the seconds since 1970. So nanoseconds
 and large numbers keep their order, which one float would lose.
 """
 
@@ -57,7 +57,8 @@ def _columns(whole: pl.Expr, rest: pl.Expr, kind: str) -> list[pl.Expr]:
 
 def _number(value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     finite = pl.when(value.is_finite()).then(value)
-    return finite.floor().cast(pl.Int64, strict=False), finite - finite.floor()
+    whole = pl.when(finite < 0).then(finite.ceil()).otherwise(finite.floor())  # to zero, since then the rest is exact
+    return whole.cast(pl.Int64, strict=False), finite - whole
 
 
 def _moment() -> list[pl.Expr]:
@@ -75,10 +76,10 @@ def _moment() -> list[pl.Expr]:
 
 def _of_text() -> list[pl.Expr]:
     exact, seconds = pl.col("exact"), pl.col("seconds")
-    floor, over = _number(pl.col("number"))
+    trunk, over = _number(pl.col("number"))
     fraction = pl.concat_str(pl.lit("0."), pl.col("fraction").fill_null("0")).cast(pl.Float64)
-    is_number = exact.is_not_null() | floor.is_not_null()
+    is_number = exact.is_not_null() | trunk.is_not_null()
     kind = pl.when(is_number).then(pl.lit(NUMBER)).when(seconds.is_not_null() & pl.col("zoned")).then(pl.lit(ZONED))
     kind = kind.when(seconds.is_not_null()).then(pl.lit(TIME))
     rest = pl.when(exact.is_not_null()).then(0.0).when(is_number).then(over).otherwise(fraction)
-    return [kind.alias(KIND), pl.coalesce(exact, floor, seconds).alias(WHOLE), rest.alias(REST)]
+    return [kind.alias(KIND), pl.coalesce(exact, trunk, seconds).alias(WHOLE), rest.alias(REST)]
