@@ -71,7 +71,9 @@ class Columns:
             for name in ("path", "state"):
                 if not getattr(columns, name):
                     usual = " nor ".join(map(repr, STANDARD[name]))
-                    raise ValueError(f"{name}: {file} has no column {usual}; name it with {name}; {_has(there)}")
+                    raise ValueError(
+                        f"{name}: {file} has no column {usual}; name it, --{name} or Columns({name}=…); {_has(there)}"
+                    )
             for name, wanted in columns.named().items():
                 for column in wanted:
                     if column not in there:

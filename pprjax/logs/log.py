@@ -47,7 +47,7 @@ class Log:
     num_rows: int = 0  # with those that were left out
     left_out: int = 0  # starts of activities
     ends: int = 0  # paths whose last row has an action, which leads to an end of its own
-    torn: int = 0  # paths for which org:resource, which was not asked for, names several agents
+    torn: int = 0  # paths for which org:resource, which was not asked for, names several agents or none
     shared: int = 0  # names that several agents use for paths of their own
     pandas: bool = False  # frames go out as pandas', since the log came in as one
     home: Any = dataclasses.field(default=None, repr=False)  # keeps a temporary folder alive
@@ -96,7 +96,7 @@ class Log:
         lines = [f"Taken as {', '.join(f'{name}: {taken[name]}' for name in order)}."]
         lines += [f"Bins of {name} meet at {', '.join(f'{e:g}' for e in edges)}." for name, edges in self.edges.items()]
         if self.torn:
-            lines.append(f"{RESOURCE} names several agents in {self.torn:,} paths, so it was not taken as the agent.")
+            lines.append(f"{RESOURCE} names not one agent in {self.torn:,} paths, so everyone is one.")
         if self.shared:
             lines.append(f"{self.shared:,} names are those of a path for each of several agents: its steps begin anew.")
         if self.left_out:

@@ -98,7 +98,7 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         num_rows=rows.num_rows,
         left_out=rows.left_out,
         ends=sum(c.ends for c in counted),
-        torn=0 if survey.own else survey.several,
+        torn=survey.several + survey.without if taken.agent is None else 0,
         shared=survey.shared if survey.own else 0,
         pandas=not isinstance(source, str | Path | pl.DataFrame | pl.LazyFrame),
         home=temporary,
@@ -179,10 +179,11 @@ def _surveyed(folders: list[Path], asked: Columns, taken: Columns) -> tuple[Colu
     columns = ["agent", "path", KIND, WHOLE, REST]
     parts = (pl.read_parquet(sorted(folder.glob("*.parquet")), columns=columns) for folder in folders)
     survey = sum(map(Survey.of, parts), Survey())
+    guessed = asked.agent is None and taken.agent == RESOURCE
+    if guessed and (survey.several or survey.without):
+        return dataclasses.replace(taken, agent=None), survey._replace(shared=0)
     if survey.several == survey.shared:
         return taken, survey
-    if asked.agent is None and taken.agent == RESOURCE:
-        return dataclasses.replace(taken, agent=None), survey._replace(shared=0)
     out = "leave --agent out" if taken.agent != "agent" else 'give --agent ""'
     path = " ".join(taken.named()["path"])
     raise ValueError(

@@ -103,6 +103,7 @@ class Survey(NamedTuple):
     """What the rows of whole paths show before the paths are put together."""
 
     num_paths: int = 0
+    without: int = 0  # paths without an agent
     several: int = 0  # paths with several agents
     shared: int = 0  # of those, names that are plainly those of a path for each agent: its steps begin anew
     first: str = ""  # the name of one of the others, or of these if there are no others
@@ -117,15 +118,16 @@ class Survey(NamedTuple):
     def of(cls, rows: pl.DataFrame) -> Survey:
         """Of the agent, the path and the step of rows, those of a path together."""
         rows = rows.filter(pl.col("path").is_not_null())
-        agents = rows.group_by("path").agg(several=pl.col("agent").drop_nulls().n_unique() > 1)
-        torn = agents.filter("several")["path"].sort()
+        agents = rows.group_by("path").agg(num=pl.col("agent").drop_nulls().n_unique())
+        torn = agents.filter(pl.col("num") > 1)["path"].sort()
         shared = _shared(rows.filter(pl.col("path").is_in(torn.implode())))
         first = [*torn.filter(~torn.is_in(shared.implode())), *torn.head(1), ""][0]
         steps = rows.filter(pl.col(KIND) == NUMBER).sort("path", "agent", WHOLE, REST)
         before = pl.col(WHOLE, REST).shift().over("path", "agent").name.suffix("_before")
         by = pl.col(WHOLE) - pl.col(f"{WHOLE}_before") + pl.col(REST) - pl.col(f"{REST}_before")
         differ = steps.with_columns(before).select(by=by).filter(pl.col("by") > 0)["by"]
-        return cls(agents.height, len(torn), len(shared), first, len(differ), int((differ == 1).sum()))
+        without = int((agents["num"] == 0).sum())
+        return cls(agents.height, without, len(torn), len(shared), first, len(differ), int((differ == 1).sum()))
 
     @property
     def own(self) -> bool:

@@ -131,6 +131,21 @@ def test_agents_whose_steps_begin_anew_may_use_the_same_names():
         read_log(same_steps, NAMED)
 
 
+def test_a_resource_is_the_agent_where_each_path_has_one():
+    table = events().rename({"case": "case:concept:name", "what": "concept:name", "when": "time:timestamp"})
+    one = table.with_columns(pl.when(pl.col("time:timestamp") == 0).then(pl.lit("ann")).alias("org:resource"))
+    log = read_log(one)
+    assert log.columns.agent == "org:resource"
+    assert log.counts["agent"].unique().to_list() == ["ann"]
+    none = one.with_columns(pl.when(pl.col("case:concept:name") != "3").then("org:resource").alias("org:resource"))
+    log = read_log(none)
+    assert log.columns.agent is None
+    assert log.num_paths == len(CASES)
+    assert "org:resource names not one agent in 1 paths, so everyone is one." in log.notes()
+    with pytest.raises(ValueError, match=r"^state: frame has no column 'state' nor 'concept:name'; name it, --state"):
+        read_log(one.rename({"concept:name": "what"}))
+
+
 def xes(cases=CASES, doctype=""):
     """The cases in XES: `check` has a start and an end."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', doctype]
@@ -162,7 +177,7 @@ def test_xes_needs_no_option_but_the_goal(tmp_path, capsys, monkeypatch, packed)
     num_rows = sum(map(len, CASES)) + num_starts
     assert f"\n{num_starts} of {num_rows} events were left out: their lifecycle:transition is start" in said
     assert "path: case:concept:name, step: time:timestamp, state: concept:name" in said
-    assert "org:resource names several agents in 11 paths" in said
+    assert "org:resource names not one agent in 11 paths, so everyone is one." in said
     table = pl.read_parquet(tmp_path / "claims.recourse.parquet")
     check_expected({row["path"]: row for row in table.iter_rows(named=True)}, ("claim 9", "claim 10"))
     kept = read_log(name, Columns(starts=True))
