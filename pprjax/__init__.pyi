@@ -9,10 +9,10 @@ from .edit_distance import manhattan as manhattan
 from .goals import at_least as at_least
 from .goals import improved as improved
 from .goals import reached as reached
+from .logs.columns import Columns as Columns
 from .logs.fit import fit_log as fit_log
 from .logs.frames import recourse_log as recourse_log
 from .logs.log import Log as Log
-from .logs.read import Columns as Columns
 from .logs.read import read_log as read_log
 from .paths import Paths as Paths
 from .policy import Policy as Policy

@@ -15,8 +15,14 @@ from pprjax.config import Config
 from pprjax.io import output_folder
 from pprjax.logs import jobs
 from pprjax.logs.chunks import CHUNK, Fitting, Job
-from pprjax.logs.frames import Search
-from pprjax.logs.read import Columns
+from pprjax.logs.columns import Columns
+from pprjax.logs.frames import LOG_CONFIG, Search
+from pprjax.logs.log import Log, placed
+from pprjax.logs.read import read_log
+from pprjax.logs.sources import ending
+
+FIRST = 5
+"""Bad rows that a dry run shows."""
 
 LOG = group("log", "The columns of your log.")
 MACHINES = group("machine", "Many machines, and large logs.")
@@ -58,13 +64,14 @@ class Machines:
 def main(
     log: tyro.conf.Positional[Path],
     *,
-    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])],
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    dry_run: bool = False,
     fitting: Annotated[tyro.conf.OmitArgPrefixes[Fitting], GOAL] = Fitting(),
     columns: Annotated[tyro.conf.OmitArgPrefixes[Columns], LOG] = Columns(),
     strict: bool = False,
     search: Annotated[tyro.conf.OmitArgPrefixes[Search], SEARCH] = Search(),
     machines: Annotated[tyro.conf.OmitArgPrefixes[Machines], MACHINES] = Machines(),
-    config: tyro.conf.OmitArgPrefixes[Config] = Config(),
+    config: tyro.conf.OmitArgPrefixes[Config] = LOG_CONFIG,
 ) -> None:
     """Recourse for every path of a log that misses the goal.
 
@@ -73,11 +80,19 @@ def main(
     the same command goes on where it was.
 
     Args:
-        log: a parquet, CSV or JSONL file, or a folder of them.
-        out: the parquet file to write.
+        log: a parquet, CSV, JSONL or XES file, or a folder of them.
+        out: the parquet file to write; by default LOG.recourse.parquet, in this folder and without LOG's ending.
+        dry_run: read the log, say what was taken for what, how much there is and which rows are bad, and end.
         strict: fail at the first bad row.
     """
     started = time.perf_counter()
+    if dry_run:
+        found = read_log(log, columns, strict=strict)
+        print(_read(found))
+        fitting.fit(found)  # what is wrong with the goal is said now
+        return
+    if out is None:
+        out = Path(f"{log.resolve().name.removesuffix(ending(log))}.recourse.parquet")
     if out.suffix != ".parquet":
         raise ValueError(f"out: expected a name that ends in .parquet, got {out}")
     machines.check()
@@ -95,6 +110,20 @@ def main(
     print(f"{seconds:.1f} s. Written to {out}.")
 
 
+def _read(log: Log) -> str:
+    """What a dry run says: how the log is read, what is in it, and its first bad rows."""
+    sizes = {"path": log.num_paths, "state": log.num_states, "agent": log.num_agents}
+    told = [f"{size:,} {name}{'' if size == 1 else 's'}" for name, size in sizes.items()]
+    lines = [*log.notes(), f"{', '.join(told)}; the longest path has {log.longest} states."]
+    bad = log.rejected
+    if bad.height:
+        lines.append(
+            f"{bad.height:,} bad row{'s' if bad.height > 1 else ''}, and the paths that they are in are left out:"
+        )
+        lines += [f"  {placed(row['file'], row['line'])}: {row['reason']}" for row in bad.head(FIRST).to_dicts()]
+    return "\n".join(lines)
+
+
 def _said(done: dict[str, Any], out: Path) -> str:
     status = ", ".join(f"{count:,} {name}" for name, count in done["status"].items())
     ways = {"exact": "certified", "search": "searched", "learn": "learned without a certificate"}
@@ -102,7 +131,8 @@ def _said(done: dict[str, Any], out: Path) -> str:
     bad = done["num_rejected"]
     rejected = f"; {bad:,} bad row{'s' if bad > 1 else ''}, see {out}.rejected" if bad else ""
     failed = " The column `reason` says why some failed." if "failed" in done["status"] else ""
-    return f"{done['num_paths']:,} paths: {status}{found}{rejected}.{failed}{_world(done)}"
+    notes = "".join(f"{note}\n" for note in done["notes"])
+    return f"{notes}{done['num_paths']:,} paths: {status}{found}{rejected}.{failed}{_world(done)}"
 
 
 def _world(done: dict[str, Any]) -> str:

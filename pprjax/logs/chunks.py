@@ -13,11 +13,13 @@ import polars as pl
 
 from pprjax.config import Config
 from pprjax.io import replacing
+from pprjax.logs.columns import Columns
 from pprjax.logs.fit import fit_log
 from pprjax.logs.fitted import Fitted
-from pprjax.logs.frames import Advance, Search, check, recourse_frame
+from pprjax.logs.frames import LOG_CONFIG, Advance, Search, check, recourse_frame
 from pprjax.logs.log import Log
-from pprjax.logs.read import Columns, files, read_log
+from pprjax.logs.read import read_log
+from pprjax.logs.sources import files
 
 CHUNK = 20_000
 """Paths of a chunk, roughly."""
@@ -29,7 +31,7 @@ def scatter(log: Log, folder: Path, *, size: int = CHUNK) -> None:
     Paths of one agent come together, and of a large agent those with the same states, since they are solved together.
     """
     wanted = -(-log.num_paths // size)
-    by_agent = min(wanted, log.counts["agent"].n_unique())
+    by_agent = min(wanted, log.num_agents)
     by_states = -(-wanted // by_agent)
     for part, paths in enumerate(log.frames()):
         texts = paths.select(pl.col("agent"), pl.col("states").list.join("\0"))
@@ -73,7 +75,7 @@ class Job:
     columns: Columns = Columns()
     strict: bool = False  # fail at the first bad row
     fitting: Fitting = Fitting()
-    config: Config = Config()
+    config: Config = LOG_CONFIG
     search: Search = Search()
     chunk: int = CHUNK  # paths of a chunk, roughly
 
@@ -150,6 +152,7 @@ def join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, An
     shutil.rmtree(job.work)
     counted, methods = (pl.scan_parquet(job.out).group_by(by).len().sort(by).collect() for by in ("status", "method"))
     return {
+        "notes": log.notes(),
         "num_paths": log.num_paths,
         "num_rejected": log.rejected.height,
         "status": dict(counted.iter_rows()),

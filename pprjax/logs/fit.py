@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from pprjax import goals
 from pprjax.logs import imitation, marks
 from pprjax.logs.fitted import Fitted, numbers
-from pprjax.logs.log import Log, held_out
+from pprjax.logs.log import END, Log, held_out
 
 MAX_STOCHASTIC_STATES = 512
 """A world in which chance decides takes S² A numbers; from here on that is refused."""
@@ -52,8 +52,8 @@ def fit_log(
     if deterministic:
         _check_deterministic(log)
     counts = log.counts
-    states, actions = _natural([counts["state"], counts["next"]]), _natural([counts["action"]])
-    agents = _natural([counts["agent"]])
+    states = _natural([counts["state"], counts["next"], log.alone["state"]])
+    actions, agents = _natural([counts["action"]]), _natural([counts["agent"], log.alone["agent"]])
     names = {"agent": agents, "state": states, "action": actions, "next": states}
     numbered = counts.with_columns(numbers(counts[column], known) for column, known in names.items())
     steps = _steps(numbered, (len(states), len(actions)))
@@ -77,6 +77,7 @@ def fit_log(
         smoothing=_likeliest(likelihoods) if smoothing is None else smoothing,
         likelihoods=likelihoods,
         goal_accuracy=wanted.accuracy,
+        edges=log.edges,
         own=numbered.group_by("agent", "state", "action").agg(pl.col("count").sum()).sort("agent", "state", "action"),
     )
 
@@ -87,9 +88,11 @@ def _check_deterministic(log: Log) -> None:
     seen = log.counts.group_by(*step, "next").agg(pl.col("first").min()).sort("first")
     before = seen.with_columns(pl.col("next", "first").first().over(step).name.suffix("_before"))
     for row in before.filter(pl.col("next") != pl.col("next_before")).head(1).to_dicts():
+        cut = any(str(row[name]).startswith(END) for name in ("next", "next_before"))
+        advice = "; if paths were cut there, leave the action of their last row out" if cut else ""
         raise ValueError(
             f"deterministic: {log.place(row['first'])}: action {row['action']!r} in state {row['state']!r} leads to "
-            f"{row['next']!r}, and to {row['next_before']!r} in {log.place(row['first_before'])}"
+            f"{row['next']!r}, and to {row['next_before']!r} in {log.place(row['first_before'])}{advice}"
         )
 
 

@@ -17,6 +17,7 @@ from pprjax import goals
 from pprjax.baselines.counterfactual import counterfactual_probabilities
 from pprjax.io import output_folder, write_json, write_table
 from pprjax.logs import imitation, marks
+from pprjax.logs.bins import Edges
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.task import Task
@@ -46,6 +47,7 @@ class Fitted:
     likelihoods: dict[float, float]  # of each m that was tried, the mean log-likelihood of a held-out step
     goal_accuracy: float  # of "good" as it is told, on held-out paths; NaN for other goals
     own: pl.DataFrame  # agent, state, action (their numbers), count; sorted
+    edges: Edges = dataclasses.field(default_factory=dict)  # where the bins of the state's columns meet
 
     @cached_property
     def shared(self) -> Float[np.ndarray, "S A"]:
@@ -207,6 +209,7 @@ class Fitted:
             "smoothing": self.smoothing,
             "held_out_log_likelihood": {str(m): _json(v) for m, v in self.likelihoods.items()},
             "goal_accuracy": _json(self.goal_accuracy),
+            "edges": self.edges,
             "goal_states": None if self.ends is None else self._named_ends(),
         }
         write_json(summary, folder / "fit.json")

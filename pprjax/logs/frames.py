@@ -30,6 +30,10 @@ Advance = Callable[[int, Float[np.ndarray, " G"]], None]
 """Hears how many more paths are done, and which gaps were found, NaN where not known."""
 
 
+LOG_CONFIG = Config(lambda_path=10.0, lambda_policy=0.3)
+"""The settings for logs: few edits come first, and of as many those that the agent would do."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Search:
     """How recourses are looked for."""
@@ -47,7 +51,7 @@ class Search:
 def recourse_log(
     fitted: Fitted,
     log: Log,
-    config: Config = Config(),
+    config: Config = LOG_CONFIG,
     *,
     method: Method = "auto",
     noise: Noise = "fresh",
@@ -91,7 +95,7 @@ def recourse_log(
 def recourse_frame(
     fitted: Fitted,
     paths: pl.DataFrame,
-    config: Config = Config(),
+    config: Config = LOG_CONFIG,
     search: Search = Search(),
     *,
     advance: Advance = lambda amount, gaps: None,

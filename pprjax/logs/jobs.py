@@ -48,8 +48,9 @@ def run(
             waits for the others.
 
     Returns:
-        What was done: num_paths, num_rejected (rows), status and method (how many paths have which), deterministic
-        (it was said), chance (a step contradicts it), evidence (see `Fitted`). None from all processes but the first.
+        What was done: notes (see `Log.notes`), num_paths, num_rejected (rows), status and method (how many paths have
+        which), deterministic (it was said), chance (a step contradicts it), evidence (see `Fitted`). None from all
+        processes but the first.
 
     Raises:
         ValueError: as `read_log`, `fit_log` and `recourse_log`, before any chunk is worked on; OUT.work belongs to

@@ -11,12 +11,18 @@ from typing import Any
 import polars as pl
 
 from pprjax.io import write_json, write_table
+from pprjax.logs.bins import Edges
+from pprjax.logs.columns import LIFECYCLE, RESOURCE, Columns
 
 HELD_OUT = 10
 """Every tenth path, by its hash, is held out where a setting is chosen by likelihood."""
 
-TABLES = ("counts", "rejected")
-SAYS = ("num_paths", "longest", "acted", "rewarded", "labelled", "files")
+TABLES = ("counts", "alone", "rejected")
+SIZES = ("num_paths", "longest", "num_rows", "left_out", "ends", "torn", "shared")
+SAYS = (*SIZES, "acted", "rewarded", "labelled", "files", "edges")
+
+END = "end after "
+"""How the name of a state begins to which the action of a last row leads."""
 
 LINES = 2**40
 """Line l of file f is number f · LINES + l."""
@@ -34,7 +40,15 @@ class Log:
     labelled: bool  # and which paths were good
     files: tuple[str, ...]  # their names, in the order in which they were read
     counts: pl.DataFrame  # agent, state, action, next, held, count, reward (summed), first (see `place`)
+    alone: pl.DataFrame  # agent, state: of paths of one state
     rejected: pl.DataFrame  # file, line, agent, path, reason
+    columns: Columns = Columns()  # what was taken for what; None for what the log does not say
+    edges: Edges = dataclasses.field(default_factory=dict)  # of the state's columns that are binned
+    num_rows: int = 0  # with those that were left out
+    left_out: int = 0  # starts of activities
+    ends: int = 0  # paths whose last row has an action, which leads to an end of its own
+    torn: int = 0  # paths for which org:resource, which was not asked for, names several agents or none
+    shared: int = 0  # names that several agents use for paths of their own
     pandas: bool = False  # frames go out as pandas', since the log came in as one
     home: Any = dataclasses.field(default=None, repr=False)  # keeps a temporary folder alive
 
@@ -43,25 +57,70 @@ class Log:
         folder = self.buckets[0].parent.parent
         for name in TABLES:
             write_table(getattr(self, name), folder / f"{name}.parquet")
-        write_json({name: getattr(self, name) for name in SAYS}, folder / "log.json")
+        says = {name: getattr(self, name) for name in SAYS} | {"columns": dataclasses.asdict(self.columns)}
+        write_json(says, folder / "log.json")
 
     @classmethod
     def open(cls, folder: Path) -> Log:
         """A Log that was read into this folder and saved."""
         says = json.loads((folder / "log.json").read_text(encoding="utf-8"))
-        counts, rejected = (pl.read_parquet(folder / f"{name}.parquet") for name in TABLES)
-        buckets = tuple(sorted((folder / "paths").glob("*.parquet")))
-        return cls(buckets=buckets, counts=counts, rejected=rejected, **says | {"files": tuple(says["files"])})
+        tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in TABLES}
+        says["files"], named = tuple(says["files"]), says.pop("columns")
+        lists = {name: tuple(value) for name, value in named.items() if isinstance(value, list)}  # JSON has no tuples
+        columns = Columns(**named | lists)
+        return cls(buckets=tuple(sorted((folder / "paths").glob("*.parquet"))), columns=columns, **tables, **says)
 
     def place(self, first: int) -> str:
         """Which line of which file a `first` of the counts is."""
         file, line = divmod(first, LINES)
-        return f"{self.files[file]}, line {line}"
+        return placed(self.files[file], line)
+
+    @property
+    def num_states(self) -> int:
+        """How many states there are, with the ends to which last actions lead."""
+        return pl.concat([self.counts["state"], self.counts["next"].alias("state"), self.alone["state"]]).n_unique()
+
+    @property
+    def num_agents(self) -> int:
+        """How many agents there are."""
+        return pl.concat([self.counts["agent"], self.alone["agent"]]).n_unique()
+
+    def notes(self) -> list[str]:
+        """What was taken for what, and what was left out: a line for each."""
+        named = self.columns.named()
+        lacking = {"agent": "everyone is one", "step": "the order of the rows", "action": "to go to the next state"}
+        taken = {name: " and ".join(named[name]) for name in named} | {
+            name: f"({said})" for name, said in lacking.items() if name not in named
+        }
+        order = [field.name for field in dataclasses.fields(Columns) if field.name in taken]
+        lines = [f"Taken as {', '.join(f'{name}: {taken[name]}' for name in order)}."]
+        lines += [f"Bins of {name} meet at {', '.join(f'{e:g}' for e in edges)}." for name, edges in self.edges.items()]
+        if self.torn:
+            lines.append(f"{RESOURCE} names not one agent in {self.torn:,} paths, so everyone is one.")
+        if self.shared:
+            lines.append(f"{self.shared:,} names are those of a path for each of several agents: its steps begin anew.")
+        if self.left_out:
+            lines.append(
+                f"{self.left_out:,} of {self.num_rows:,} events were left out: their {LIFECYCLE} is start; --starts "
+                "keeps them."
+            )
+        if self.acted or self.ends:
+            last = "an action" if self.acted else "a reward"
+            lines.append(
+                f"{self.ends:,} of {self.num_paths:,} paths end with {last}, which leads to an end of its own; "
+                f"{self.num_paths - self.ends:,} in a state."
+            )
+        return lines
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """The whole paths, bucket after bucket: id, agent, path, states, actions, rewards, good."""
         for bucket in self.buckets:
             yield pl.read_parquet(bucket)
+
+
+def placed(file: str, line: int) -> str:
+    """Where a row stands: by its line, or in a frame or a parquet file, which have none, by its number from 0."""
+    return f"{file}, {'row' if file == 'frame' or file.endswith('.parquet') else 'line'} {line}"
 
 
 def held_out() -> pl.Expr:

@@ -1,0 +1,180 @@
+"""Where the rows of a log come from: files of each kind, folders and frames, as tables whose rows know their lines."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from pprjax.logs.columns import LIFECYCLE, STANDARD
+from pprjax.logs.xes import read_xes
+
+LINE = "\0line"
+"""The column with the number of a row: in text the line of the file, else the row. No log has one of this name."""
+
+MISSING = ["", "NaN", "nan", "NA", "null"]
+"""What stands for a lacking value in a CSV file."""
+
+SEPARATORS = ",;\t|"
+"""What may separate the values of a CSV file."""
+
+PACKED = ("", ".gz", ".zst")
+"""How text may be packed."""
+
+SNIFFED = 50
+"""Lines of a CSV file by which its separator is found."""
+
+
+class Source(NamedTuple):
+    """A file, or a frame."""
+
+    name: str
+    frame: pl.LazyFrame  # with a column LINE
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return [name for name in self.frame.collect_schema().names() if name != LINE]
+
+
+def sources(source: Any, wanted: Collection[str], folder: Path) -> Iterator[Source]:
+    """Each file of a log, or the frame.
+
+    Args:
+        source: as in `pprjax.read_log`.
+        wanted: the columns that the user names, if any.
+        folder: where what can't be read in place is written.
+
+    Raises:
+        ValueError: something is not there or can't be read.
+    """
+    if isinstance(source, pl.DataFrame | pl.LazyFrame):
+        yield Source("frame", source.lazy().with_row_index(LINE))
+    elif not isinstance(source, str | Path):
+        if not hasattr(source, "columns"):
+            raise ValueError(f"source: expected a file, a folder or a frame, got {type(source).__name__}")
+        yield Source("frame", _of_pandas(source).lazy().with_row_index(LINE))
+    else:
+        for number, file in enumerate(files(Path(source))):
+            try:
+                found = Source(file.name, READERS[ending(file)](file, wanted, folder / str(number)))
+                found.frame.collect_schema()
+            except (pl.exceptions.PolarsError, OSError) as error:
+                raise unreadable(str(file), error) from error
+            yield found
+
+
+def unreadable(name: str, error: Exception) -> ValueError:
+    """The error that says that a file can't be read."""
+    text = "; expected text in UTF-8" if "utf" in str(error).lower() else ""
+    return ValueError(f"source: can't read {name}: {error}{text}")
+
+
+def ending(file: Path) -> str:
+    """By which it is known how a file is read: ".csv" or ".csv.gz", in small letters."""
+    suffixes = [suffix.lower() for suffix in file.suffixes[-2:]]
+    return "".join(suffixes) if suffixes[-1:] in ([".gz"], [".zst"]) else "".join(suffixes[-1:])
+
+
+def files(source: Path) -> list[Path]:
+    """The files of a log that is a file or a folder of them.
+
+    Raises:
+        ValueError: there is none, or its name does not say that it can be read.
+    """
+    found = sorted(p for p in source.iterdir() if ending(p) in READERS) if source.is_dir() else [source]
+    if not found:
+        raise ValueError(f"source: expected parquet, CSV, JSONL or XES files in {source}, found none")
+    for file in found:
+        if ending(file) not in READERS:
+            plain = ", ".join(kind for kind in READERS if kind.count(".") == 1)
+            raise ValueError(f"source: expected a name that ends in {plain}, perhaps with .gz or .zst, got {file}")
+        if not file.is_file():
+            raise ValueError(f"source: there is no file {file}")
+    return found
+
+
+def _read_csv(file: Path, wanted: Collection[str], folder: Path) -> pl.LazyFrame:
+    return pl.scan_csv(
+        file,
+        separator=separator(_first_lines(file), wanted),
+        infer_schema=False,
+        null_values=MISSING,
+        row_index_name=LINE,
+        row_index_offset=2,
+        truncate_ragged_lines=True,
+    )
+
+
+def _first_lines(file: Path) -> list[str]:
+    """Lines as they stand, of a file that may be packed."""
+    lines = pl.scan_lines(file).head(SNIFFED).collect(engine="streaming").to_series().to_list()
+    return [line.removeprefix("\ufeff").removesuffix("\r") for line in lines if line is not None]
+
+
+def separator(lines: list[str], wanted: Collection[str]) -> str:
+    """What separates the values: that by which most of the wanted columns are there, and rows are like the header.
+
+    Args:
+        lines: the first of a file.
+        wanted: the columns that the user names, if any.
+    """
+    usual = set(wanted) or {name for names in STANDARD.values() for name in names}
+
+    def fit(by: str) -> tuple[int, float, int]:
+        header, *rows = [*csv.reader(lines, delimiter=by)] or [[]]
+        alike = sum(len(row) == len(header) for row in rows if row)
+        return len(usual & set(header)), alike / max(len(rows), 1) * (len(header) > 1), len(header)
+
+    return max(SEPARATORS, key=fit)
+
+
+def _read_jsonl(file: Path, wanted: Collection[str], folder: Path) -> pl.LazyFrame:
+    return pl.scan_ndjson(file, row_index_name=LINE, row_index_offset=1, infer_schema_length=None)
+
+
+def _read_parquet(file: Path, wanted: Collection[str], folder: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(file, row_index_name=LINE)
+
+
+def _read_xes(file: Path, wanted: Collection[str], folder: Path) -> pl.LazyFrame:
+    usual = [name for names in STANDARD.values() for name in names]
+    return read_xes(file, {*wanted, *usual, LIFECYCLE}, folder, LINE)
+
+
+READERS: dict[str, Callable[[Path, Collection[str], Path], pl.LazyFrame]] = {
+    **{f".csv{packed}": _read_csv for packed in PACKED},
+    **{f"{kind}{packed}": _read_jsonl for kind in (".jsonl", ".ndjson") for packed in PACKED},
+    ".parquet": _read_parquet,
+    **{f".tsv{packed}": _read_csv for packed in PACKED},
+    ".xes": _read_xes,
+    ".xes.gz": _read_xes,
+}
+
+
+def _of_pandas(frame: Any) -> pl.DataFrame:
+    """A frame of pandas, without the packages that pandas itself wants for this."""
+    names = [str(column) for column in frame.columns]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"source: expected columns of different names, got two called {twice!r}")
+    return pl.DataFrame([_series(name, frame[column]) for name, column in zip(names, frame.columns, strict=True)])
+
+
+def _series(name: str, column: Any) -> pl.Series:
+    zone = getattr(column.dtype, "tz", None)
+    if zone is not None:
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+    if getattr(column.dtype, "kind", "") in "mM":  # as numbers, since Python's times have no nanoseconds
+        values = column.to_numpy()
+        times = pl.Series(name, values.astype(f"{values.dtype.kind}8[ms]") if column.dt.unit == "s" else values)
+        return times if zone is None else times.dt.replace_time_zone("UTC")
+    there = column.notna().tolist()
+    values = [value if known else None for value, known in zip(column.tolist(), there, strict=True)]
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) > 1 and not kinds <= {int, float}:
+        values = [None if value is None else str(value) for value in values]
+    return pl.Series(name, values, strict=False)
