@@ -8,7 +8,7 @@ import tyro
 
 
 def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = None) -> None:
-    """Print a path beside its recourse, edit by edit.
+    """Print a path beside its recourse, edit by edit, and what to do otherwise.
 
     Args:
         table: what `pprjax recourse` wrote.
@@ -29,7 +29,10 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
         raise ValueError(f"path: {table} has no path {path!r}{whose}{_why_rejected(table, path)}")
     if found.height > 1:
         raise ValueError(f"agent: {found.height} agents have a path {path!r}: {', '.join(map(str, found['agent']))}")
-    Console().print(drawing(found.row(0, named=True)))
+    row = found.row(0, named=True)
+    Console().print(drawing(row))
+    if row["edits"]:
+        Console().print(advice(row), highlight=False, markup=False)
 
 
 def _why_rejected(table: Path, path: str) -> str:
@@ -71,6 +74,44 @@ def drawing(row: dict):
         action = "" if edit == "-" else str(next(actions))
         shown.add_row(before, WORDS[edit], after, action)
     return shown
+
+
+def advice(row: dict) -> str:
+    """What to do otherwise, in a sentence: after which states the recourse leaves its original, and what it does there.
+
+    Args:
+        row: of the table of recourses, with `original`, `recourse` and the `edits` between them.
+    """
+    parts = []
+    for after, added, dropped in _departures(row["original"], row["recourse"], row["edits"]):
+        where = "at the start" if after is None else f"after {after}"
+        if added:
+            instead = f" instead of {', '.join(dropped)}" if dropped else ""
+            parts.append(f"{where}: {', then '.join(added)}{instead}")
+        else:
+            parts.append(f"{where}: without {', '.join(dropped)}")
+    if not parts:
+        return "Nothing to do otherwise: the path is as good as any."
+    count = sum(edit != "=" for edit in row["edits"])
+    return f"What to do otherwise: {'; '.join(parts)} ({count} edit{'s' if count > 1 else ''})."
+
+
+def _departures(original: list, recourse: list, edits: str) -> list[tuple[str | None, list[str], list[str]]]:
+    """Where edits follow one another: the state before them that both paths share, those added and those dropped."""
+    old, new = iter(map(str, original)), iter(map(str, recourse))
+    found, after, added, dropped = [], None, [], []
+    for edit in [*edits, "="]:
+        if edit == "=":
+            if added or dropped:
+                found.append((after, added, dropped))
+            added, dropped, after = [], [], next(new, None)
+            next(old, None)
+            continue
+        if edit != "+":
+            dropped.append(next(old))
+        if edit != "-":
+            added.append(next(new))
+    return found
 
 
 WORDS = {"=": "", "~": "replaced", "+": "inserted", "-": "deleted"}

@@ -33,6 +33,8 @@ class Originals:
         magnitude = paths["rewards"].list.eval(pl.element().abs()).list.sum().to_numpy()
         agents = numbers(paths["agent"], fitted.agents).to_numpy()
         met = fitted.met(np.asarray(logged.symbols), reward, magnitude)
+        if fitted.learned_goal:  # a label is worth more than what was learned from all of them
+            met &= paths["good"].fill_null(True).to_numpy()
         return cls(logged, agents, reward, met, paths["id"].to_numpy())
 
     def groups(self) -> list[Int[np.ndarray, " M"]]:

@@ -47,7 +47,8 @@ class Fitting:
     """What `pprjax.fit_log` is asked for."""
 
     goal: str | None = None
-    """what a recourse must do: "state=X", "reward>=x", or "good"; without one, every path gets a recourse."""
+    """what a recourse must do: "state=X", "reward>=x", or "good"; "visits=X" and "avoids=X", after a comma or alone,
+    say what it must pass or not; without a goal, every path gets a recourse."""
     max_steps: int | None = None
     """the largest number of actions of a recourse; by default, that of the longest path."""
     deterministic: bool = False

@@ -18,6 +18,9 @@ from pprjax.logs.log import END, Log, held_out
 MAX_STOCHASTIC_STATES = 512
 """A world in which chance decides takes S² A numbers; from here on that is refused."""
 
+MOST_ASKED = 6
+"""States that a goal may ask to visit or to avoid; with each the world has twice as many states."""
+
 
 def fit_log(
     log: Log,
@@ -37,6 +40,8 @@ def fit_log(
         goal: "state=X": to arrive in state X, where a path then ends; "reward>=x": to earn x; "good": to end in a
             state in which more of the logged paths were labelled good than bad, of those that have visited, or not,
             the same of at most two marked states where that tells better (`pprjax.logs.marks`); None: Eq. 5 as printed.
+            "visits=X" and "avoids=X": to have passed state X, or not; after "state=…", or alone, where it means a path
+            that goes on until nothing follows. Several are parted by commas and must all hold.
         smoothing: m, above 0; default: of a few, the best on held-out paths.
         max_steps: the largest number of actions of a recourse; default: that of the longest path.
         deterministic: the same action in the same state always leads to the same next state.
@@ -57,7 +62,7 @@ def fit_log(
     names = {"agent": agents, "state": states, "action": actions, "next": states}
     numbered = counts.with_columns(numbers(counts[column], known) for column, known in names.items())
     steps = _steps(numbered, (len(states), len(actions)))
-    wanted = _wanted(goal, log, states, steps.most_marks)
+    wanted = _wanted(goal, log, states, steps.times.sum(1) == 0, steps.most_marks)
     ends_there = wanted.ends if wanted.ends is not None and not wanted.marks.size else False
     likelihoods = {} if smoothing is not None else _likelihoods(numbered, steps.times.shape)
     return Fitted(
@@ -77,6 +82,7 @@ def fit_log(
         smoothing=_likeliest(likelihoods) if smoothing is None else smoothing,
         likelihoods=likelihoods,
         goal_accuracy=wanted.accuracy,
+        learned_goal=wanted.learned,
         edges=log.edges,
         own=numbered.group_by("agent", "state", "action").agg(pl.col("count").sum()).sort("agent", "state", "action"),
     )
@@ -108,8 +114,8 @@ class _Steps(NamedTuple):
     def most_marks(self) -> int:
         """How many marks leave the world that remembers them small enough."""
         if self.transition is None:
-            return marks.MAX_MARKS
-        return int(min(marks.MAX_MARKS, np.log2(MAX_STOCHASTIC_STATES / len(self.times))))
+            return MOST_ASKED
+        return int(min(MOST_ASKED, np.log2(MAX_STOCHASTIC_STATES / len(self.times))))
 
 
 def _steps(numbered: pl.DataFrame, shape: tuple[int, int]) -> _Steps:
@@ -145,18 +151,20 @@ class _Wanted(NamedTuple):
     ends: Bool[np.ndarray, " R"] | None = None  # what meets it, where it is one on states
     marks: Int[np.ndarray, " k"] = np.zeros(0, np.int32)
     accuracy: float = float("nan")  # where it was learned
+    learned: bool = False  # from labels
 
 
-def _wanted(goal: str | None, log: Log, states: np.ndarray, most_marks: int) -> _Wanted:
-    """What the words of the goal mean in this log."""
+def _wanted(goal: str | None, log: Log, states: np.ndarray, last: Bool[np.ndarray, " S"], most_marks: int) -> _Wanted:
+    """What the words of the goal mean in this log; `last` are the states that nothing follows."""
     if goal is None:
         return _Wanted()
+    clauses = [clause.strip() for clause in re.split(r",(?=\s*(?:state|visits|avoids)\s*=)", goal)]
+    if any(re.match(r"(visits|avoids)\s*=", clause) for clause in clauses):
+        return _passing(clauses, goal, states, last, most_marks)
     found = re.fullmatch(r"\s*(state|reward|good)\s*(=|>=)?\s*(.*?)\s*", goal, re.DOTALL)
     match found.groups() if found else None:
         case ("state", "=", value):
-            ends = np.array([str(s) == value for s in states.tolist()])
-            if not ends.any():
-                raise ValueError(f"goal: no path of the log visits the state {value!r}")
+            ends = np.arange(len(states)) == _number(value, states)
             return _Wanted(goals.ends_in(ends), ends)
         case ("reward", ">=", value):
             if not log.rewarded:
@@ -168,11 +176,46 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, most_marks: int) -> 
         case ("good", None, ""):
             if not log.labelled:
                 raise ValueError('goal: "good" needs a column of labels; name it with `good`')
-            told = marks.learn(partial(_votes, log, states), most_marks)
+            told = marks.learn(partial(_votes, log, states), min(most_marks, marks.MAX_MARKS))
             if not told.good.any():
                 raise ValueError("goal: in no state do more good paths end than bad ones")
-            return _Wanted(goals.ends_in(told.good), told.good, told.marks, told.accuracy)
-    raise ValueError(f'goal: expected "state=X", "reward>=x" or "good", got {goal!r}')
+            return _Wanted(goals.ends_in(told.good), told.good, told.marks, told.accuracy, learned=True)
+    raise ValueError(f'goal: expected "state=X", "visits=X", "avoids=X", "reward>=x" or "good", got {goal!r}')
+
+
+def _number(name: str, states: np.ndarray) -> int:
+    found = np.flatnonzero([str(s) == name for s in states.tolist()])
+    if not found.size:
+        raise ValueError(f"goal: no path of the log visits the state {name!r}")
+    return int(found[0])
+
+
+def _passing(
+    clauses: list[str], goal: str, states: np.ndarray, last: Bool[np.ndarray, " S"], most_marks: int
+) -> _Wanted:
+    """A goal on what a path has passed: of its final states, in the world that remembers the marks, those that meet it.
+
+    Args:
+        last: the states that nothing follows, where a path ends if no state is named.
+    """
+    arrive, wanted = last, {}
+    for clause in clauses:
+        found = re.fullmatch(r"(state|visits|avoids)\s*=\s*(.*)", clause, re.DOTALL)
+        if found is None:
+            raise ValueError(f'goal: expected "state=X", "visits=X" or "avoids=X" between commas, got {clause!r}')
+        number = _number(found[2], states)
+        if found[1] == "state" and arrive is not last:
+            raise ValueError(f"goal: expected one state to end in, got {goal!r}")
+        if found[1] == "state":
+            arrive = np.arange(len(states)) == number
+        elif wanted.setdefault(number, found[1]) != found[1]:
+            raise ValueError(f"goal: expected to visit or to avoid {found[2]!r}, got both in {goal!r}")
+    if len(wanted) > most_marks:
+        raise ValueError(f"goal: expected at most {most_marks} states to visit or to avoid, got {len(wanted)}")
+    bits = np.arange(2 ** len(wanted))[:, None] >> np.arange(len(wanted)) & 1
+    kept = (bits == [kind == "visits" for kind in wanted.values()]).all(1)
+    ends = (kept[:, None] & arrive).ravel()
+    return _Wanted(goals.ends_in(ends), ends, np.array(list(wanted), np.int32))
 
 
 def _votes(

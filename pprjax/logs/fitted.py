@@ -46,6 +46,7 @@ class Fitted:
     smoothing: float  # m of `pprjax.logs.imitation`
     likelihoods: dict[float, float]  # of each m that was tried, the mean log-likelihood of a held-out step
     goal_accuracy: float  # of "good" as it is told, on held-out paths; NaN for other goals
+    learned_goal: bool  # the goal is "good", which is told from labels
     own: pl.DataFrame  # agent, state, action (their numbers), count; sorted
     edges: Edges = dataclasses.field(default_factory=dict)  # where the bins of the state's columns meet
 

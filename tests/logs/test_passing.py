@@ -1,0 +1,87 @@
+"""Goals on what a path has passed: every recourse passes what it must, nothing that it must not, and is the nearest."""
+
+import itertools
+
+import polars as pl
+import pytest
+
+import pprjax
+from pprjax.edit_distance import levenshtein
+
+PATHS = ["a b d", "a b d", "a c d", "a c d", "a b c d", "a c e", "a c"]
+LOG = pl.DataFrame(
+    [{"path": str(p), "step": t, "state": s} for p, path in enumerate(PATHS) for t, s in enumerate(path.split())]
+)
+STEPS = {pair for path in PATHS for pair in itertools.pairwise(path.split())}
+
+
+def ways(path=("a",)):
+    """Every path of the world, whole or not."""
+    yield path
+    for before, after in sorted(STEPS):
+        if before == path[-1] and len(path) < 4:
+            yield from ways((*path, after))
+
+
+def met(path, ends, visits=(), avoids=()):
+    arrives = path[-1] in ends and path[-1] not in path[:-1]
+    return arrives and set(visits) <= set(path) and not set(avoids) & set(path)
+
+
+@pytest.mark.parametrize(
+    ("goal", "asked"),
+    [
+        ("state=d, visits=b", {"ends": "d", "visits": "b"}),
+        ("state=d,avoids=c", {"ends": "d", "avoids": "c"}),
+        ("visits=c, state=d, visits=b", {"ends": "d", "visits": "bc"}),
+        ("visits=b", {"ends": "de", "visits": "b"}),
+        ("avoids=b, avoids=e", {"ends": "de", "avoids": "be"}),
+    ],
+)
+def test_a_recourse_passes_what_it_must_and_no_nearer_path_does(goal, asked):
+    log = pprjax.read_log(LOG)
+    fitted = pprjax.fit_log(log, goal)
+    table = pprjax.recourse_log(fitted, log, pprjax.Config(lambda_path=1000.0, lambda_policy=0.001))
+    good = [way for way in ways() if met(way, **asked)]
+    letters = sorted({s for path in PATHS for s in path.split()})
+    for row in table.iter_rows(named=True):
+        original = tuple(row["original"])
+        if met(original, **asked):
+            assert row["status"] == "met"
+            continue
+        assert met(tuple(row["recourse"]), **asked)
+        nearest = min(levenshtein(*([letters.index(s) for s in way] for way in (original, other))) for other in good)
+        assert row["distance"] == nearest
+        assert row["gap"] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("goal", "message"),
+    [
+        ("state=d, visits=z", "goal: no path of the log visits the state 'z'"),
+        ("visits=b, avoids=b", "goal: expected to visit or to avoid 'b', got both"),
+        ("state=d, state=e, visits=b", "goal: expected one state to end in"),
+        ("good, visits=b", "between commas, got 'good'"),
+        ("reward>=1, visits=b", "between commas, got 'reward>=1'"),
+    ],
+)
+def test_what_cannot_be_meant_is_told(goal, message):
+    with pytest.raises(ValueError, match=message):
+        pprjax.fit_log(pprjax.read_log(LOG), goal)
+
+
+def test_a_path_that_is_labelled_bad_is_not_met_whatever_it_passed_through():
+    paths = {"in check": True, "in bill check": True, "in check readmitted": False, "in readmitted": False}
+    rows = [
+        {"path": f"{path} {i}", "step": t, "state": state, "good": good}
+        for path, good in paths.items()
+        for i in range(2)
+        for t, state in enumerate(path.split())
+    ]
+    log = pprjax.read_log(pl.DataFrame(rows), pprjax.Columns(good="good"))
+    table = pprjax.recourse_log(pprjax.fit_log(log, "good"), log)
+    for row in table.iter_rows(named=True):
+        if paths[row["path"][:-2]]:
+            assert row["status"] == "met"
+        else:
+            assert row["status"] == "reached_goal" and row["recourse"][-1] == "check"
