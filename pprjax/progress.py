@@ -80,10 +80,11 @@ def _lines(title: str, total: float, done: int, clock: Callable[[], float]) -> A
             if now - said < EVERY or completed >= total:
                 return
             said = now
-            speed = (completed - done) / (now - began)
-            left = f", about {_rounded((total - completed) / speed)} left" if speed else ""
-            more = f", {shown}" if shown else ""
-            line = f"{title}: {completed:,.0f} of {total:,.0f}, {speed:,.3g}/s{left}{more}"
+            told = f", {shown}" if shown else ""
+            if completed - done >= 1:  # before the first path is done, most was compiling
+                speed = (completed - done) / (now - began)
+                told = f", {speed:,.3g}/s, about {_rounded((total - completed) / speed)} left{told}"
+            line = f"{title}: {completed:,.0f} of {total:,.0f}{told}"
             print(line, file=sys.stderr, flush=True)
 
     return advance

@@ -54,16 +54,19 @@ def test_elsewhere_it_says_a_line_now_and_then(capsys, monkeypatch, done):
     ]
 
 
-def test_nothing_done_yet_tells_no_speed(capsys, monkeypatch):
+def test_a_part_of_the_first_path_tells_no_speed(capsys, monkeypatch):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     clock = Clock()
     with progress_bar("recourse", 5, clock=clock) as advance:
         clock.now += 31
         advance(0)
-        clock.now += 12_400
-        advance(2)
+        clock.now += 31
+        advance(0.4)
+        clock.now += 12_369
+        advance(1.6)
     assert capsys.readouterr().err.splitlines() == [
-        "recourse: 0 of 5, 0/s",
+        "recourse: 0 of 5",
+        "recourse: 0 of 5",
         "recourse: 2 of 5, 0.000161/s, about 5 h left",
     ]
 
