@@ -77,7 +77,8 @@ def frontier(
         answered_by: the method.
     """
     ladder = jax.tree.map(np.asarray, ladder)
-    path, distance = np.nonzero(ladder.value > tolerated(_below(ladder.value)))
+    value = np.asarray(ladder.value)
+    path, distance = np.nonzero(value > tolerated(_below(value)))
     at = jax.tree.map(lambda x: x[path, distance], ladder)
     num_actions = (at.actions != PAD).sum(1).astype(np.int32)
     return Frontier(

@@ -74,12 +74,13 @@ def learn_frontier(
 ) -> Frontier:
     """`pprjax.frontier` by Algorithm 1: the best path of each number of edits below E of all that were sampled."""
     result = _trained(task, originals, config, key, Wanted(num_distances=num_distances), ids=ids, progress=progress)
+    assert result.ladder is not None  # it was wanted
     return ladder.frontier(
         result.ladder,
         originals,
         goal=task.goal,
         limit=np.full((len(originals), num_distances), np.inf),
-        original_goal=result.original_goal,
+        original_goal=np.asarray(result.original_goal),
         lambda_policy=config.lambda_policy,
         answered_by="learn",
     )
