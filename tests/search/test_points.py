@@ -6,10 +6,11 @@ import pytest
 from brute_force import GOALS, HORIZON, UNEVEN, Mdp, edit
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pprjax_envs import SequenceEnv
+from pprjax_envs import SequenceEnv, TabularMDP
 from search_worlds import ALL, L, sequences
 
 import pprjax
+from pprjax.search.nodes import needed
 from pprjax.search.points import search_points
 
 ROOMY = 21  # for each of 12 distances: room for all paths of a small world, at most 3^5
@@ -104,6 +105,27 @@ def test_in_a_small_world_every_point_is_a_path_and_no_limit_is_too_low(goal, co
         if width == ROOMY:  # nothing is dropped: all is proved, under either habit
             np.testing.assert_allclose(found.limit[b], expected, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(np.maximum.accumulate(value), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("lambda_path", [0.0, 1.0, 10.0])
+def test_what_a_path_must_exceed_is_what_eq_5_says(lambda_path):
+    value = np.array([-np.inf, 0.2, -1.0, 0.7, 0.65])
+    best = max(value[k] + lambda_path / (k + 1) for k in range(5))
+    np.testing.assert_allclose(needed(value, lambda_path), [best - lambda_path / (e + 1) for e in range(5)])
+    np.testing.assert_allclose(
+        needed(jnp.asarray(value), jnp.float32(lambda_path)), needed(value, lambda_path), atol=1e-5
+    )
+    np.testing.assert_array_equal(needed(value), [-np.inf, 0.2, 0.2, 0.7, 0.7])
+
+
+def test_a_path_may_end_where_nothing_follows():
+    """State 1 pays most and leads nowhere; no state ends a path."""
+    env = TabularMDP([[1, 2], [-1, -1], [0, -1]], [[5.0, 1.0], [0.0, 0.0], [1.0, 0.0]], [False] * 3, 0, 4)
+    task = pprjax.Task(env, pprjax.TablePolicy(jnp.full((3, 2), 0.5)))
+    originals = pprjax.Paths.from_lists([[0, 2, 0, 2, 0]])
+    searched, certified = (pprjax.frontier(task, originals, method=m) for m in ("search", "exact"))
+    np.testing.assert_allclose(searched.value, certified.value)
+    assert searched.paths.to_lists()[-1][-1] == 1
 
 
 class Optimist(SequenceEnv):

@@ -1,0 +1,60 @@
+"""The ladder keeps the best path for each distance of all that it was given, and the older of equals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ring_road import ring
+
+from pprjax import ladder
+from pprjax.paths import Paths
+
+E, N = 5, 6
+extend = jax.jit(ladder.extend)
+rows = st.lists(
+    st.tuples(st.integers(0, E + 1), st.sampled_from([-np.inf, -1.0, 0.0, 0.5, 2.0])), min_size=N, max_size=N
+)
+
+
+def paths_of(values, first):
+    """N paths, each with its number in all of its fields."""
+    number = np.arange(first, first + N)
+    task = ring()
+    return ladder.Ladder(
+        value=jnp.asarray(values, jnp.float32), goal=jnp.asarray(number, jnp.float32),
+        r_policy=jnp.asarray(-number, jnp.float32), log_prob=jnp.asarray(-2.0 * number, jnp.float32),
+        reached=jnp.asarray(number % 2 == 0), terminated=jnp.asarray(number % 3 == 0),
+        symbols=jnp.asarray(np.repeat(number[:, None], task.horizon + 1, 1), jnp.int32),
+        actions=jnp.asarray(np.repeat(number[:, None], task.horizon, 1), jnp.int32),
+    )  # fmt: skip
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(rows, min_size=1, max_size=4))
+def test_the_best_for_each_distance_stays(batches):
+    kept, best = ladder.empty(ring(), E), {}
+    for b, batch in enumerate(batches):
+        distance, value = zip(*batch, strict=True)
+        kept = extend(kept, paths_of(value, b * N), jnp.asarray(distance, jnp.int32))
+        for i, (d, v) in enumerate(batch):
+            if d < E and v > best.get(d, (-np.inf, None))[0]:
+                best[d] = v, b * N + i
+    for d in range(E):
+        value, number = best.get(d, (-np.inf, None))
+        assert kept.value[d] == value
+        if number is not None:
+            assert kept.goal[d] == number == -kept.r_policy[d] and kept.log_prob[d] == -2 * number
+            assert (kept.symbols[d] == number).all() and (kept.actions[d] == number).all()
+            assert (kept.reached[d], kept.terminated[d]) == (number % 2 == 0, number % 3 == 0)
+
+
+def test_a_frontier_has_the_rungs_that_rise():
+    values = np.array([[-np.inf, 1.0, 0.5, 1.0, 2.0], [3.0, 1.0, -np.inf, 3.0, 3.5], [-np.inf] * 5])
+    kept = jax.tree.map(lambda x: np.stack([np.asarray(x)] * 3), ladder.empty(ring(), E)).replace(value=values)
+    front = ladder.frontier(
+        kept, Paths.from_lists([[0]] * 3), goal=None, limit=np.full((3, E), 4.0), original_goal=np.zeros(3),
+        lambda_policy=0.1, answered_by="search",
+    )  # fmt: skip
+    assert list(zip(front.path.tolist(), front.distance.tolist(), strict=True)) == [(0, 1), (0, 4), (1, 0), (1, 4)]
+    assert front.value.tolist() == [1.0, 2.0, 3.0, 3.5] and front.bound.tolist() == [4.0] * 4
