@@ -187,7 +187,7 @@ def test_mistakes_are_named(tmp_path):
         "state=moon": "visits the state 'moon'",
         "reward>=much": "a number after reward>=, got 'much'",
         "good": "needs a column of labels",
-        "win": 'expected "state=X", "reward>=x" or "good"',
+        "win": 'expected "state=X", "visits=X", "avoids=X", "reward>=x" or "good"',
     }.items():
         with pytest.raises(ValueError, match=said):
             fit_log(log, goal)
