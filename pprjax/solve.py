@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
 import jax
 import numpy as np
 from jaxtyping import Int
 
+from pprjax import ladder
 from pprjax.certify.edits import largest_distance, whole_costs
 from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.limits import TooLargeError
@@ -16,7 +18,7 @@ from pprjax.config import Config, check_config
 from pprjax.learn.batches import learn, learn_frontier
 from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
-from pprjax.search.points import search_frontier
+from pprjax.search.points import search_points
 from pprjax.stacked import Stack, each
 from pprjax.task import Task
 
@@ -71,20 +73,13 @@ def recourse(
     """
     check_config(config, len(originals))
     if isinstance(task, Stack):
-        options = dict(key=key, method=method, calls=calls, n_recourses=n_recourses, min_distance=min_distance)
-        numbers = np.arange(len(originals)) if ids is None else np.asarray(ids)
-        return each(
-            task,
-            originals,
-            config,
-            lambda own, some, settings, whose: recourse(
-                own, some, settings, ids=numbers[whose], chunk=chunk, progress=progress, **cast(Any, options)
-            ),
+        options: dict[str, Any] = dict(
+            key=key, method=method, calls=calls, n_recourses=n_recourses, min_distance=min_distance
         )
+        return each(task, originals, config, partial(recourse, chunk=chunk, progress=progress, **options), ids)
     check_starts(task, originals)
-    for name, value in {"n_recourses": n_recourses, "min_distance": min_distance, "calls": calls}.items():
-        if value is not None and value < (0 if name == "calls" else 1):
-            raise ValueError(f"{name}: expected at least {0 if name == 'calls' else 1}, got {value}")
+    _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
+    _check_least(0, calls=calls)
     for choice in _choices(task, config, method):
         try:
             if choice == "exact":
@@ -142,19 +137,10 @@ def frontier(
     """
     check_config(config, len(originals))
     if isinstance(task, Stack):
-        options = dict(key=key, method=method, max_edits=max_edits, calls=calls, progress=progress)
-        numbers = np.arange(len(originals)) if ids is None else np.asarray(ids)
-        return each(
-            task,
-            originals,
-            config,
-            lambda own, some, settings, whose: frontier(own, some, settings, ids=numbers[whose], **cast(Any, options)),
-        )
+        options: dict[str, Any] = dict(key=key, method=method, max_edits=max_edits, calls=calls, progress=progress)
+        return each(task, originals, config, partial(frontier, **options), ids)
     check_starts(task, originals)
-    if max_edits is not None and max_edits < 0:
-        raise ValueError(f"max_edits: expected at least 0, got {max_edits}")
-    if calls is not None and calls < 0:
-        raise ValueError(f"calls: expected at least 0, got {calls}")
+    _check_least(0, max_edits=max_edits, calls=calls)
     choices = _choices(task, config, method)
     if "exact" in choices:
         try:
@@ -169,6 +155,12 @@ def frontier(
     return learn_frontier(task, originals, config, key=key, num_distances=num_distances, ids=ids, progress=progress)
 
 
+def _check_least(least: int, **values: int | None) -> None:
+    for name, value in values.items():
+        if value is not None and value < least:
+            raise ValueError(f"{name}: expected at least {least}, got {value}")
+
+
 def _needed(key: jax.Array | None) -> jax.Array:
     if key is None:
         raise ValueError('key: method "learn" needs one, jax.random.key(0) for example, got None')
@@ -177,13 +169,22 @@ def _needed(key: jax.Array | None) -> jax.Array:
 
 def _searched(task, originals, config, calls, *, max_edits=None, lambda_path=None) -> Frontier:
     """The frontier by search, or what decides it at one λ_path."""
-    return search_frontier(
+    points = search_points(
         task,
         originals,
         config,
         num_distances=_num_distances(task, originals, config, max_edits),
         calls=CALLS if calls is None else calls,
         lambda_path=lambda_path,
+    )
+    return ladder.frontier(
+        points.best,
+        originals,
+        goal=task.goal,
+        limit=points.limit,
+        original_goal=points.original_goal,
+        lambda_policy=config.lambda_policy,
+        answered_by="search",
     )
 
 

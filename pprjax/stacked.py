@@ -60,13 +60,14 @@ def _leaves(task: Task) -> dict[str, Any]:
 
 
 def each(
-    stack: Stack, originals: Paths, config: Config, solve: Callable[[Task, Paths, Config, Int[np.ndarray, " b"]], Any]
+    stack: Stack, originals: Paths, config: Config, solve: Callable[..., Any], ids: Int[np.ndarray, " B"] | None
 ) -> Any:
     """Solve the originals of each different task together, and put the results in the order of the originals.
 
     Args:
-        solve: a function of task, originals, config, and which of all originals these are, to their `Recourse` or
+        solve: a function of task, originals, config, and the `ids` of these originals, to their `Recourse` or
             `Frontier`.
+        ids: of all originals; default 0 … B - 1.
 
     Raises:
         ValueError: there is not one original for each task.
@@ -77,12 +78,12 @@ def each(
     groups: dict[int, list[int]] = {}
     for i, task in enumerate(stack.tasks):
         groups.setdefault(id(task), []).append(i)
-    originals = originals.padded_to(np.asarray(originals.symbols).shape[1])
+    ids = np.arange(size) if ids is None else np.asarray(ids)
     parts, whose = [], []
     for members in map(np.array, groups.values()):
         own = {name: getattr(config, name) for name in ("lambda_path", "lambda_policy")}
         own = {name: np.asarray(x)[members] if np.ndim(x) else x for name, x in own.items()}
-        parts.append(solve(stack.tasks[members[0]], originals[members], replace(config, **own), members))
+        parts.append(solve(stack.tasks[members[0]], originals[members], replace(config, **own), ids=ids[members]))
         whose.append(members)
     return _merged(originals, parts, whose)
 

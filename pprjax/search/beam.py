@@ -85,7 +85,7 @@ def _last(search: Search, nodes: Nodes, beam: Beam) -> Beam:
     children = layers.expand(search, nodes)
     best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
     edges = _every(children)
-    hopeful = search.matters(best, children.bound, children.smallest).ravel()
+    hopeful = search.matters(best.value, children.bound, children.smallest).ravel()
     edges = Edges(parent=edges.parent, action=edges.action, there=edges.there & hopeful)
     best = layers.record(search, best, layers.step(search, nodes, children, edges, search.task.horizon - 1))
     return Beam(best=best, dropped=beam.dropped, calls=beam.calls + edges.there.sum())
@@ -113,7 +113,7 @@ def _strata(
     places as any other, and leaves those that it does not need.
     """
     num_distances = len(best.value)
-    hopeful = there & search.matters(best, bound, smallest)
+    hopeful = there & search.matters(best.value, bound, smallest)
     stratum = jnp.where(hopeful, smallest, num_distances)
     by_value = jnp.lexsort((-value, stratum))
     first = jnp.searchsorted(stratum[by_value], jnp.arange(num_distances + 1))

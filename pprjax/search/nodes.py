@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from pprjax import edit_distance, ladder
 from pprjax.config import Config
@@ -66,11 +66,15 @@ class Search:
         """v = R_goal + λ_policy·R_policy."""
         return goal + self.config.lambda_policy * charged
 
-    def matters(self, best: Ladder, bound: Float[Array, "*b"], smallest: Int[Array, "*b"]) -> Bool[Array, "*b"]:
-        """Which prefixes, by their bound on v and their m, may lead to a path that is `needed`."""
-        known = smallest < len(best.value)
-        least = tolerated(needed(best.value, self.lambda_path))
-        return known & (bound > least[jnp.minimum(smallest, len(best.value) - 1)])
+    def matters(self, value: Any, bound: Any, smallest: Any) -> Any:
+        """Which prefixes, by their bound on v and their m, may lead to a path that is `needed`: bool[*b].
+
+        Args:
+            value: float[E], F(e) as far as it is known; all in JAX, or all in NumPy.
+            bound, smallest: [*b].
+        """
+        least = tolerated(needed(value, self.lambda_path))
+        return (smallest < len(least)) & (bound > least[smallest.clip(max=len(least) - 1)])
 
     def promise(self, nodes: Nodes) -> Float[Array, " N"]:
         """The world's opinion of each prefix, where it has one: it guides and never scores. 0 of what is no prefix."""

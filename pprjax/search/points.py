@@ -11,12 +11,10 @@ import numpy as np
 from flax import struct
 from jaxtyping import Float
 
-from pprjax import ladder
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
 from pprjax.ladder import Ladder, tolerated
 from pprjax.paths import Paths
-from pprjax.result import Frontier
 from pprjax.rollout import Original, trace
 from pprjax.search.beam import Beam, search_beam
 from pprjax.search.nodes import Search, needed
@@ -87,9 +85,11 @@ def search_points(
         best, unseen = beam.best, [beam.dropped]
         if np.isnan(beam.dropped).any():
             raise ValueError(f"env.promise: expected a number, got NaN for a prefix of an edit of originals[{i}]")
-        if np.isfinite(search.goal_bound) and not _proved(search, best, unseen):
+        limit = _limit(search, best, unseen)
+        if np.isfinite(search.goal_bound) and (limit > np.maximum.accumulate(best.value)).any():
             found = prove(search, best, calls=calls)
             best, unseen = jax.device_get(found.best), [*unseen, *found.unseen]
+            limit = _limit(search, best, unseen)
             used[i] += found.calls
         if np.isposinf(best.value).any():
             raise ValueError(
@@ -97,7 +97,7 @@ def search_points(
                 f"was found for originals[{i}] earns more"
             )
         rows.append(best)
-        limits.append(_limit(search, best, unseen))
+        limits.append(limit)
     best = jax.tree.map(lambda *rows: np.stack(rows), *rows)
     return Points(best=best, limit=np.stack(limits), calls=used, original_goal=traced.reward_goal)
 
@@ -110,10 +110,6 @@ def _limit(search: Search, best: Ladder, unseen: list[Float[np.ndarray, " E"]]) 
     return np.minimum.reduce(limits)
 
 
-def _proved(search: Search, best: Ladder, unseen: list[Float[np.ndarray, " E"]]) -> bool:
-    return bool((_limit(search, best, unseen) <= np.maximum.accumulate(best.value)).all())
-
-
 @partial(jax.jit, static_argnames=("num_distances", "width"))
 def _beams(task: Task, config: Config, inputs, *, num_distances: int, width: int) -> tuple[Original, Beam]:
     def one(symbols, length, actions, kept, lambdas):
@@ -123,25 +119,3 @@ def _beams(task: Task, config: Config, inputs, *, num_distances: int, width: int
         return original, search_beam(search, num_distances=num_distances, width=width, weight=WEIGHT)
 
     return jax.vmap(one)(*inputs)
-
-
-def search_frontier(
-    task: Task,
-    originals: Paths,
-    config: Config,
-    *,
-    num_distances: int,
-    calls: int,
-    lambda_path: float | np.ndarray | None = None,
-) -> Frontier:
-    """`pprjax.frontier` by search; with a λ_path what `Frontier.at` needs at this one. See `search_points`."""
-    points = search_points(task, originals, config, num_distances=num_distances, calls=calls, lambda_path=lambda_path)
-    return ladder.frontier(
-        points.best,
-        originals,
-        goal=task.goal,
-        limit=points.limit,
-        original_goal=points.original_goal,
-        lambda_policy=config.lambda_policy,
-        answered_by="search",
-    )

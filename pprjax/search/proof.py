@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from pprjax.ladder import Ladder, tolerated
+from pprjax.ladder import Ladder
 from pprjax.search import nodes as layers
-from pprjax.search.nodes import Children, Edges, Nodes, Search, needed
+from pprjax.search.nodes import Children, Edges, Nodes, Search
 
 BLOCK = 1024
 """Prefixes that take a step side by side."""
@@ -67,7 +67,7 @@ def prove(search: Search, best: Ladder, *, calls: int, block: int = BLOCK) -> Pr
         best, left, count, complete = _pass(search, best, most, calls - used, block)
         used += count
         unseen = [left] if complete else [*unseen, left]
-        if not (complete and _matter(search, best, left, np.arange(last + 1)).any()):
+        if not (complete and search.matters(np.asarray(best.value), left, np.arange(last + 1)).any()):
             break
     return Proof(best, unseen, used)
 
@@ -87,7 +87,7 @@ def _pass(search: Search, best: Ladder, most: int, calls: int, block: int):
     stack, used = [within(waiting)], 0
     while stack and used < calls:
         top = stack.pop()
-        top = top[_matter(search, best, top.bound, top.smallest)]
+        top = top[search.matters(np.asarray(best.value), top.bound, top.smallest)]
         if not top.parent.size:
             continue
         now = top[:block]
@@ -120,12 +120,6 @@ def _opened(search: Search, best: Ladder, nodes: Nodes, t: int) -> tuple[Ladder,
     else:
         order = np.argsort(-(bound + float(search.lambda_path) / (1.0 + smallest)), kind="stable")
     return best, _Waiting(t, nodes, children, parent[order], action[order], smallest[order], bound[order])
-
-
-def _matter(search: Search, best: Ladder, bound: np.ndarray, smallest: np.ndarray) -> np.ndarray:
-    """`Search.matters`, in NumPy: the number of children differs from block to block."""
-    least = tolerated(needed(np.asarray(best.value), search.lambda_path))
-    return (smallest < len(least)) & (bound > least[np.minimum(smallest, len(least) - 1)])
 
 
 @jax.jit
