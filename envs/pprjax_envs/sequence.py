@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from gymnax.environments import environment, spaces
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.paths import Paths
+from pprjax_envs.quick_gymnax import environment, spaces
 from pprjax_envs.traced import traced_params
 
 EVIDENCE_LEVELS = 16

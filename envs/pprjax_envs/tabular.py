@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from gymnax.environments import environment, spaces
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax_envs.quick_gymnax import environment, spaces
 from pprjax_envs.traced import traced_params
 
 INT32_MAX = np.iinfo(np.int32).max

@@ -1,5 +1,8 @@
 """What every world must do. A new world is one more line in WORLDS."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -205,3 +208,20 @@ def test_reached_goal_is_a_flag(env, played):
     reached = each(lambda state: env.reached_goal(state, env.default_params), played["state"])
     assert reached.dtype == bool
     assert reached.shape == played["reward"].shape
+
+
+QUICK_GYMNAX = """
+import sys
+from pprjax_envs import TabularMDP
+pictures = {"seaborn", "scipy.stats", "pandas", "matplotlib.pyplot"} & set(sys.modules)
+assert not pictures, pictures
+from gymnax.environments.misc import pong
+used = pong.plt.figure
+from matplotlib import pyplot
+assert pyplot.figure is used
+"""
+
+
+def test_worlds_do_not_wait_for_what_draws_those_of_gymnax_which_draw_as_before():
+    done = subprocess.run([sys.executable, "-c", QUICK_GYMNAX], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -27,6 +27,13 @@ def test_a_log_with_actions_is_certified_only_where_its_world_is_said_to_be_dete
     with pytest.raises(ValueError, match=r"^method: a log can't show that its world is deterministic; .*--determ"):
         recourse_frame(silent, few, CONFIG, Search("exact"))
     assert recourse_frame(said, few, CONFIG)["method"].to_list() == ["exact", "exact"]
+
+
+@pytest.mark.slow
+def test_a_log_with_actions_is_learned_where_nobody_says_so():
+    log = read_log(WALKS, NAMED)
+    few = next(log.frames()).filter(~pl.col("states").list.contains("garden"))
+    silent = fit_log(log, GOAL)
     learned = recourse_frame(silent, few[:1], SMALL)
     assert learned["method"].to_list() == ["learn"]
     assert learned["gap"].to_list() == [None]

@@ -20,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from gymnax.environments import environment, spaces
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.goals import Goal, reached
@@ -32,6 +31,7 @@ from pprjax_envs.mario.emulator import SIDE, STACK, Emulator, Game, NESEmulator,
 from pprjax_envs.mario.explorer import DONE, MEMORY, ROOT, Explorer, Step
 from pprjax_envs.mario.settings import GOAL_X, steps_for
 from pprjax_envs.mario.table import SYMBOLS, MarioTable, Play, as_play, symbol
+from pprjax_envs.quick_gymnax import environment, spaces
 
 VIEWS = ("features", "pixels")
 

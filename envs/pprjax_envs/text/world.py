@@ -24,13 +24,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from gymnax.environments import environment, spaces
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.goals import Goal, reached
 from pprjax.paths import PAD, Paths
 from pprjax.policy import Carry, Policy
 from pprjax.task import Task
+from pprjax_envs.quick_gymnax import environment, spaces
 from pprjax_envs.sequence import SymbolOnly
 from pprjax_envs.text.agents import Author, sentence_log_probs
 from pprjax_envs.text.corpus import JOINED, words_of

@@ -177,7 +177,7 @@ def games(num, length, seed):
 
 
 def test_neither_order_nor_memory_nor_threads_change_what_is_found():
-    plays = games(12, 26, 0)
+    plays = games(8, 14, 0)
     roomy, tight = mario.MarioEnv(num_emulators=1), mario.MarioEnv(num_emulators=2, memory=1)
     for play in plays:
         roomy.play(play.tolist())

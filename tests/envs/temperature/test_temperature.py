@@ -311,6 +311,7 @@ def test_the_command_writes_table_summary_and_figures(tmp_path, cache, data, mod
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_search_pulled_harder_finds_what_the_plain_one_misses(data, models, monkeypatch):
     task, key = temperature.task(data, models, wanted=1), jax.random.key(0)
     originals = task.env.paths(data.train_symbols[data.train_labels == 0][:6])
