@@ -12,9 +12,12 @@ QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=
 
 
 def pytest_configure(config):
-    """The workers, and the programs that tests start, compile quickly and share what they compiled."""
+    """The workers, and the programs that tests start, compile quickly and share what they compiled and trained."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
+    trained = tempfile.TemporaryDirectory(prefix="pprjax-trained-")  # not what stands in the user's own
+    config.add_cleanup(trained.cleanup)
+    os.environ["PPRJAX_CACHE"] = trained.name
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         shared = tempfile.TemporaryDirectory(prefix="pprjax-compiled-")

@@ -16,7 +16,14 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 SIZES: dict[str, dict[str, object]] = {
     "01-gridworld": {"iterations": 4, "num_paths": 32},
     # as the command's test has
-    "02-temperature": {"num_train": 80, "num_test": 4, "iterations": 20, "num_paths": 64, "calls": 2_000},
+    "02-temperature": {
+        "num_train": 80,
+        "num_test": 4,
+        "iterations": 10,
+        "num_paths": 64,
+        "max_edits": 1,
+        "calls": 2_000,
+    },
     "03-mario": {"iterations": 2},
     "04-text": {"steps": 10, "max_edits": 3},
 }

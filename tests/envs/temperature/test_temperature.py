@@ -21,12 +21,7 @@ from pprjax_envs.temperature.judges import Bayes, NearestYears, accuracy
 import pprjax
 
 NUMBERS = dict(num_train=80, num_test=4)
-SMALL = temperature_settings.SETTINGS.replace(iterations=20, num_paths=64)
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("weights")
+SMALL = temperature_settings.SETTINGS.replace(iterations=10, num_paths=64)
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +31,8 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def models(data, cache):
-    return temperature.trained(data, folder=cache)[0]
+def models(data):
+    return temperature.trained(data)[0]
 
 
 def test_simulated_years_have_the_cities_normals_deviations_and_a_common_anomaly():
@@ -265,8 +260,8 @@ def test_no_line_of_a_file_can_fell_the_reader(tmp_path_factory, odd, header, at
         assert np.isfinite(degrees).all()
 
 
-def small_command(tmp_path, cache, **options):
-    command.main(out=tmp_path / "out", config=SMALL, cache=cache, **NUMBERS | options)
+def small_command(tmp_path, **options):
+    command.main(out=tmp_path / "out", config=SMALL, **NUMBERS | options)
     return json.loads((tmp_path / "out" / "summary.json").read_text())
 
 
@@ -277,10 +272,10 @@ def quick_paper(monkeypatch):
     monkeypatch.setattr(temperature_settings, "HEAT_POLICY", (0.3,))
 
 
-def test_the_command_writes_table_summary_and_figures(tmp_path, cache, data, models, quick_paper):
+def test_the_command_writes_table_summary_and_figures(tmp_path, data, models, quick_paper):
     import polars as pl
 
-    summary = small_command(tmp_path, cache)
+    summary = small_command(tmp_path)
     assert "simulated" in summary["source"]
     methods = {(row["direction"], row["method"]): row for row in summary["methods"]}
     for direction in ("Rome → Columbia", "Columbia → Rome"):
@@ -418,7 +413,7 @@ def test_years_that_are_set_aside_are_every_third_and_nowhere_else():
 
 def test_the_command_knows_no_other_simulated_cities(tmp_path):
     with pytest.raises(ValueError, match="without --data there are only Rome Columbia"):
-        small_command(tmp_path, tmp_path, cities=("Rome", "Paris"))
+        small_command(tmp_path, cities=("Rome", "Paris"))
 
 
 @pytest.fixture
@@ -436,10 +431,10 @@ def test_real_years_are_read_and_are_what_the_simulator_was_made_after(real_year
 
 
 @pytest.mark.slow
-def test_the_whole_chain_on_real_years(tmp_path, cache, quick_paper, real_years):
+def test_the_whole_chain_on_real_years(tmp_path, quick_paper, real_years):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        summary = small_command(tmp_path, cache, data=real_years, heat_maps=False)
+        summary = small_command(tmp_path, data=real_years, heat_maps=False)
     assert summary["source"] == "city_temperature.csv"
     assert summary["models"]["test_accuracy"] >= 0.95
     assert all(row["flipped"] == 1.0 for row in summary["methods"] if row["method"] == "PPR")

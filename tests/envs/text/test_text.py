@@ -416,6 +416,7 @@ def test_a_rewriting_is_the_best_at_its_lambda_whichever_search_found_it(author,
     assert found[1]["distance_alone"].to_list() == found[0]["distance_alone"].to_list()[::-1]  # as each search found it
 
 
+@pytest.mark.slow
 def test_settings_that_should_give_different_texts_do_and_each_serves_its_own_best(tmp_path):
     mirrored = text_corpus.Corpus("mirrored", tuple(sentence[::-1] for sentence in LANGUAGE.sentences))
     longer = SMALL.replace(steps=60)
