@@ -10,6 +10,9 @@ from flax import struct
 PAD = -1
 """Fills symbols and actions after the end of a path. No symbol is negative."""
 
+LENGTHS = 8
+"""Batches are padded to a multiple of this many symbols, so that those of nearly one length share a compilation."""
+
 
 @struct.dataclass
 class Paths:
@@ -83,8 +86,12 @@ class Paths:
         actions = None if self.actions is None else np.asarray(self.actions)[index]
         return Paths(np.asarray(self.symbols)[index], np.asarray(self.lengths)[index], actions)
 
+    def padded(self) -> Paths:
+        """The same paths in an array of a multiple of `LENGTHS` symbols, the smallest that holds them."""
+        return self.padded_to(-(-int(np.max(self.lengths)) // LENGTHS) * LENGTHS)
+
     def padded_to(self, length: int) -> Paths:
-        """The same paths in an array of `length` ≥ max(lengths) symbols, so that batches share a compilation."""
+        """The same paths in an array of `length` ≥ max(lengths) symbols."""
         longest = int(np.max(self.lengths))
         if length < longest:
             raise ValueError(f"length: expected at least {longest}, the longest path, got {length}")

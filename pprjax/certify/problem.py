@@ -152,7 +152,7 @@ def _checked(originals: Paths, tables: Tables) -> tuple[Int[np.ndarray, "B N"], 
         raise ValueError(
             f"originals[{bad}]: a path needs at least its start, and room for it, got length {lengths[bad]}"
         )
-    symbols = originals.padded_to(8 * -(-np.shape(originals.symbols)[1] // 8)).symbols.copy()
+    symbols = originals.padded().symbols.copy()
     inside = np.arange(symbols.shape[1]) < lengths[:, None]
     bad = np.argwhere(inside & (symbols < 0))
     if bad.size:

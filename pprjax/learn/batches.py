@@ -37,9 +37,6 @@ CHUNK = 64
 CPU_CHUNK = 1
 """The same where the devices are cores: one stays in a core's cache, and each of eight takes 1.6 times as long."""
 
-LENGTHS = 8
-"""Originals are padded to a multiple of this many symbols, so that batches share a compilation."""
-
 ROUNDS = 10
 """Calls in which a chunk is trained at most; between them progress shows and an interrupt is heard."""
 
@@ -108,7 +105,7 @@ def _trained(
         raise ValueError(f"ids: expected one for each of {size} originals, got shape {ids.shape}")
 
     lambdas = _lambdas(config, size)
-    padded = originals.padded_to(-(-int(np.max(originals.lengths)) // LENGTHS) * LENGTHS)
+    padded = originals.padded()
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.asarray(ids, jnp.uint32))
     kept = kept_symbols(task.constraints, originals)
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, keys, *lambdas)

@@ -70,7 +70,8 @@ def search_points(
     weights = None if lambda_path is None else np.broadcast_to(np.asarray(lambda_path, np.float32), size)
     lambdas = (np.broadcast_to(np.asarray(config.lambda_policy, np.float32), size), weights)
     config = replace(config, lambda_path=0.0, lambda_policy=0.0)  # `lambdas` are those of each original
-    inputs = (originals.symbols, originals.lengths, originals.actions, kept, lambdas)
+    padded = originals.padded()
+    inputs = (padded.symbols, padded.lengths, padded.actions, kept, lambdas)
     together = max(1, SIDE_BY_SIDE // (num_distances * width * task.num_actions))
     parts = []
     for low in range(0, size, together):
