@@ -87,6 +87,7 @@ def three():
     return solve(n_recourses=3, min_distance=2)
 
 
+@pytest.mark.slow
 def test_recourses_are_apart_feasible_and_the_best_first(three):
     assert_apart_and_in_order(three, 2)
     assert np.bincount(three.path).tolist() == [3, 3, 3]
@@ -94,6 +95,7 @@ def test_recourses_are_apart_feasible_and_the_best_first(three):
     assert three.scores.violations.tolist() == [0] * 9
 
 
+@pytest.mark.slow
 def test_they_are_the_certified_ones(three):
     best = exact(ring(), ROWS, CONFIG, n_recourses=3, min_distance=2)
     assert_apart_and_in_order(best, 2)
@@ -113,7 +115,8 @@ def test_the_first_is_what_one_alone_would_be(three):
     np.testing.assert_array_equal(three.curve, one.curve)
 
 
-def test_the_frame_names_the_original_of_each_row(three, tmp_path):
+def test_the_frame_names_the_original_of_each_row(tmp_path):
+    three = exact(ring(), ROWS, CONFIG, n_recourses=3, min_distance=2)
     frame = three.to_frame()
     assert frame["path"].to_list() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert frame["rank"].to_list() == [1, 2, 3] * 3

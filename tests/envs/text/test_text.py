@@ -366,6 +366,7 @@ def test_a_training_that_was_killed_goes_on_where_it_was(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, whole, again)
 
 
+@pytest.mark.slow
 def test_bfloat16_rounds_the_products_and_not_the_weights(author, tmp_path):
     coarse = agents.trained(LANGUAGE, SMALL.replace(bfloat16=True), SHAPE, folder=tmp_path)[0]
     assert {x.dtype for x in jax.tree.leaves(coarse.policy.params)} == {jnp.dtype(jnp.float32)}
@@ -373,6 +374,7 @@ def test_bfloat16_rounds_the_products_and_not_the_weights(author, tmp_path):
     assert float(coarse.perplexity) == pytest.approx(float(author.perplexity), rel=0.02)
 
 
+@pytest.mark.slow
 def test_training_stops_when_held_out_sentences_get_no_likelier(tmp_path):
     seen = []
     longer = SMALL.replace(steps=400, learning_rate=0.3, patience=1)  # too fast to settle
@@ -382,7 +384,7 @@ def test_training_stops_when_held_out_sentences_get_no_likelier(tmp_path):
 
 
 LETTERS = Judges(asked=Likes(), other=Likes())
-QUICK = CONFIG.replace(iterations=20, lambda_policy=0.5)
+QUICK = CONFIG.replace(iterations=10, lambda_policy=0.5)
 
 
 def test_every_sentence_is_rewritten_by_every_author_at_every_lambda(author):
