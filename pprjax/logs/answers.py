@@ -9,10 +9,11 @@ import polars as pl
 from jaxtyping import Bool, Float, Int
 
 from pprjax.logs.edits import alignments
-from pprjax.logs.fitted import Fitted, numbers
+from pprjax.logs.fitted import Fitted, named, numbers
+from pprjax.logs.rungs import Rungs
 from pprjax.metrics import relative_gap
 from pprjax.paths import PAD, Paths
-from pprjax.result import Recourse
+from pprjax.result import Frontier, Recourse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Originals:
     """N whole paths of a log in numbers."""
 
     paths: Paths
+    names: pl.Series  # of the paths, N
     agents: Int[np.ndarray, " N"]
     reward: Float[np.ndarray, " N"]  # R_goal as logged
     met: Bool[np.ndarray, " N"]  # it meets the goal already
@@ -35,7 +37,7 @@ class Originals:
         met = fitted.met(np.asarray(logged.symbols), reward, magnitude)
         if fitted.learned_goal:  # a label is worth more than what was learned from all of them
             met &= paths["good"].fill_null(True).to_numpy()
-        return cls(logged, agents, reward, met, paths["id"].to_numpy())
+        return cls(logged, paths["path"], agents, reward, met, paths["id"].to_numpy())
 
     def groups(self) -> list[Int[np.ndarray, " M"]]:
         """Of the paths that miss the goal, those of one agent that begin in the same state."""
@@ -59,13 +61,18 @@ class Answers:
         self.status = np.where(originals.met, "met", "").astype(object)
         self.method = np.full(size, None, object)
         self.reason = np.full(size, None, object)  # why there is none
+        self.rungs: list[Rungs] = []
 
     def fail(self, path: int, reason: str) -> None:
         """No recourse can be looked for."""
         self.status[path], self.reason[path] = "failed", reason
 
-    def take(self, result: Recourse, whose: Int[np.ndarray, " M"], mine: Int[np.ndarray, " M"]) -> None:
-        """Row whose[i] of a Recourse answers path mine[i]."""
+    def take(
+        self, result: Recourse, every: Frontier | None, whose: Int[np.ndarray, " M"], mine: Int[np.ndarray, " M"]
+    ) -> None:
+        """Row whose[i] of a Recourse answers path mine[i], and so does what `every` has of original whose[i]."""
+        if every is not None:
+            self.rungs.append(Rungs.of(every, result, whose, mine))
         width = result.paths.symbols.shape[1]
         self.symbols[mine, :width] = result.paths.symbols[whose]
         self.actions[mine, : width - 1] = np.asarray(result.paths.actions)[whose]
@@ -84,19 +91,19 @@ class Answers:
         """The recourses of these paths."""
         return Paths(self.symbols[mine], self.lengths[mine], self.actions[mine])
 
-    def to_frame(self, fitted: Fitted, names: pl.Series, seed: int) -> pl.DataFrame:
-        """One row a path of these names, as `pprjax.recourse_log` says."""
-        logged, found = self.originals.paths, self.lengths > 0
-        edits = np.full(len(names), None, object)
+    def to_frame(self, fitted: Fitted, seed: int) -> pl.DataFrame:
+        """One row a path, as `pprjax.recourse_log` says."""
+        logged, found, size = self.originals.paths, self.lengths > 0, len(self.lengths)
+        edits = np.full(size, None, object)
         edits[found] = alignments(logged[found], Paths(self.symbols[found], self.lengths[found]))
         columns = {name: pl.Series(values, nan_to_null=True) for name, values in self.numbers.items()}
         return pl.DataFrame(
             {
                 "agent": fitted.agents[self.originals.agents].tolist(),
-                "path": names,
+                "path": self.originals.names,
                 "status": self.status.tolist(),
                 "method": pl.Series(self.method.tolist(), dtype=pl.String),
-                "seed": pl.Series(np.full(len(names), seed)),
+                "seed": pl.Series(np.full(size, seed)),
                 "reward": columns["reward"],
                 "reward_before": self.originals.reward,
                 "reward_after": columns["goal"],
@@ -105,13 +112,20 @@ class Answers:
                 "distance": pl.Series([None if d < 0 else d for d in self.distance.tolist()], dtype=pl.Int32),
                 "gap": columns["gap"],
                 "probability": pl.Series(np.where(found, self.likely, np.nan), nan_to_null=True),
-                "original": _named(np.asarray(logged.symbols), np.asarray(logged.lengths), fitted.states),
-                "recourse": _named(self.symbols, self.lengths, fitted.states),
-                "actions": _named(self.actions, np.maximum(self.lengths - 1, 0), fitted.actions),
+                "original": named(np.asarray(logged.symbols), np.asarray(logged.lengths), fitted.states),
+                "recourse": named(self.symbols, self.lengths, fitted.states),
+                "actions": named(self.actions, np.maximum(self.lengths - 1, 0), fitted.actions),
                 "edits": pl.Series(edits.tolist(), dtype=pl.String),
                 "reason": pl.Series(self.reason.tolist(), dtype=pl.String),
             }
         )
+
+    def to_ladder(self, fitted: Fitted) -> pl.DataFrame:
+        """One row a rung: the best recourse of a path for a number of edits, see `pprjax.logs.rungs`."""
+        originals = self.originals
+        agents = pl.Series(fitted.agents[originals.agents].tolist())
+        every = [Rungs.none(), *self.rungs]
+        return pl.concat([rungs.to_frame(fitted, agents, originals.names, originals.paths) for rungs in every])
 
 
 def _padded(lists: pl.Series, names: np.ndarray) -> Int[np.ndarray, "N T"]:
@@ -120,16 +134,3 @@ def _padded(lists: pl.Series, names: np.ndarray) -> Int[np.ndarray, "N T"]:
     padded = np.full((len(lists), max(int(lengths.max()), 1)), PAD, np.int32)
     padded[np.arange(padded.shape[1]) < lengths[:, None]] = numbers(lists.explode(), names).to_numpy()
     return padded
-
-
-def _named(padded: Int[np.ndarray, "N T"], lengths: Int[np.ndarray, " N"], names: np.ndarray) -> pl.Series:
-    """The names of the numbers: a list a row."""
-    row = np.repeat(np.arange(len(padded), dtype=np.uint32), lengths)
-    values = names[padded[np.arange(padded.shape[1]) < lengths[:, None]]]
-    dtype = pl.Int64 if names.dtype == np.int64 else pl.String
-    flat = pl.DataFrame({"row": row, "value": pl.Series(values.tolist(), dtype=dtype)})
-    lists = flat.group_by("row").agg("value")  # keeps the order within a row
-    every = pl.DataFrame({"row": np.arange(len(padded), dtype=np.uint32)}).join(
-        lists, on="row", how="left", maintain_order="left"
-    )
-    return every["value"].fill_null([])

@@ -16,7 +16,7 @@ from pprjax.io import replacing
 from pprjax.logs.columns import Columns
 from pprjax.logs.fit import fit_log
 from pprjax.logs.fitted import Fitted
-from pprjax.logs.frames import LOG_CONFIG, Advance, Search, check, recourse_frame
+from pprjax.logs.frames import LOG_CONFIG, Advance, Search, answered, check
 from pprjax.logs.log import Log
 from pprjax.logs.read import read_log
 from pprjax.logs.sources import files
@@ -102,6 +102,10 @@ class Job:
         """The recourses of a chunk."""
         return self.work / "done" / f"{number:06d}.parquet"
 
+    def rungs(self, number: int) -> Path:
+        """The ladders of a chunk."""
+        return self.work / "rungs" / f"{number:06d}.parquet"
+
     def stamp(self) -> dict[str, Any]:
         """By which a later run knows the same job on the same log."""
         log = [[str(f), f.stat().st_size, f.stat().st_mtime_ns] for f in files(self.source)]
@@ -111,9 +115,10 @@ class Job:
 
 def begin(job: Job) -> tuple[Log, Fitted]:
     """Read the log, learn from it, and split it into chunks."""
-    for name in ("log", "chunks", "done"):  # and not OUT.work itself, which other processes watch
+    for name in ("log", "chunks", "done", "rungs"):  # and not OUT.work itself, which other processes watch
         shutil.rmtree(job.work / name, ignore_errors=True)
-    (job.work / "done").mkdir(parents=True)
+    for name in ("done", "rungs"):
+        (job.work / name).mkdir(parents=True)
     log = read_log(job.source, job.columns, strict=job.strict, folder=job.work / "log")
     log.save()
     fitted = job.fitting.fit(log)
@@ -134,9 +139,12 @@ def solve_chunk(job: Job, fitted: Fitted, number: int, advance: Advance = lambda
     if target.exists():
         return
     paths = pl.read_parquet(sorted((job.work / "chunks" / str(number)).glob("*.parquet")))
-    table = recourse_frame(fitted, paths, job.config, job.search, advance=advance)
-    with replacing(target) as aside:
-        table.write_parquet(aside)
+    answers = answered(fitted, paths, job.config, job.search, advance=advance)
+    if job.search.ladder:
+        with replacing(job.rungs(number)) as aside:
+            answers.to_ladder(fitted).write_parquet(aside)
+    with replacing(target) as aside:  # last: a chunk is done once this is there
+        answers.to_frame(fitted, job.search.seed).write_parquet(aside)
 
 
 def join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, Any]:
@@ -144,6 +152,11 @@ def join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, An
     table = pl.scan_parquet([job.done(number) for number in numbers])
     with replacing(job.out) as aside:
         table.sink_parquet(aside)
+    if job.search.ladder:
+        with replacing(job.beside("ladder")) as aside:
+            pl.scan_parquet([job.rungs(number) for number in numbers]).sink_parquet(aside)
+    else:
+        job.beside("ladder").unlink(missing_ok=True)  # of an earlier run
     fitted.save(job.beside("fit"))
     if log.rejected.height:
         with replacing(job.beside("rejected")) as aside:

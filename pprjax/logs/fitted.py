@@ -230,5 +230,18 @@ def numbers(values: pl.Series, names: np.ndarray) -> pl.Series:
     return values.replace_strict(table, return_dtype=pl.Int32)
 
 
+def named(padded: Int[np.ndarray, "N T"], lengths: Int[np.ndarray, " N"], names: np.ndarray) -> pl.Series:
+    """The names of the numbers: a list a row, without what stands behind its length."""
+    row = np.repeat(np.arange(len(padded), dtype=np.uint32), lengths)
+    values = names[padded[np.arange(padded.shape[1]) < lengths[:, None]]]
+    dtype = pl.Int64 if names.dtype == np.int64 else pl.String
+    flat = pl.DataFrame({"row": row, "value": pl.Series(values.tolist(), dtype=dtype)})
+    lists = flat.group_by("row").agg("value")  # keeps the order within a row
+    every = pl.DataFrame({"row": np.arange(len(padded), dtype=np.uint32)}).join(
+        lists, on="row", how="left", maintain_order="left"
+    )
+    return every["value"].fill_null([])
+
+
 def _json(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None

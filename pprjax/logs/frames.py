@@ -21,7 +21,8 @@ from pprjax.logs.fitted import Fitted
 from pprjax.logs.log import Log
 from pprjax.paths import Paths
 from pprjax.progress import progress_bar
-from pprjax.solve import Method, recourse
+from pprjax.result import Frontier, Recourse
+from pprjax.solve import Method, frontier, recourse
 from pprjax.task import Task
 
 Noise = Literal["fresh", "observed"]
@@ -46,6 +47,8 @@ class Search:
     """of the training."""
     calls: int | None = None
     """steps of the world that the proof of a search may take; by default 100,000."""
+    ladder: bool = False
+    """write to OUT.ladder the best recourse for each number of edits, of which OUT has one."""
 
 
 def recourse_log(
@@ -105,9 +108,20 @@ def recourse_frame(
     Args:
         advance: called now and again with how many more paths are done, and their gaps.
     """
+    return answered(fitted, paths, config, search, advance=advance).to_frame(fitted, search.seed)
+
+
+def answered(
+    fitted: Fitted,
+    paths: pl.DataFrame,
+    config: Config,
+    search: Search,
+    *,
+    advance: Advance = lambda amount, gaps: None,
+) -> Answers:
+    """What is found for some of the paths of a log, sorted by agent and path."""
     check(fitted, config, search)
-    paths = paths.sort("agent", "path")
-    originals = Originals.of(fitted, paths)
+    originals = Originals.of(fitted, paths.sort("agent", "path"))
     answers = Answers(originals, fitted.max_steps)
     advance(int(originals.met.sum()), np.zeros(0))
     solve = partial(_solve, answers, fitted, config, search)
@@ -121,7 +135,7 @@ def recourse_frame(
                 except ValueError as error:
                     answers.fail(path, str(error))
         advance(len(mine), answers.numbers["gap"][mine])
-    return answers.to_frame(fitted, paths["path"], search.seed)
+    return answers
 
 
 def check(fitted: Fitted, config: Config, search: Search) -> None:
@@ -149,7 +163,7 @@ def _solve(answers: Answers, fitted: Fitted, config: Config, search: Search, min
         _certify(answers, fitted.task(agent, start), config, search, mine)
         return
     for at, chances in _trips(fitted, originals.paths, mine, search.noise):
-        _learn(answers, fitted.task(agent, start, chances), config, search.seed, at)
+        _learn(answers, fitted.task(agent, start, chances), config, search, at)
         answers.likely[at] = fitted.probability(answers.paths(at), chances)
 
 
@@ -157,16 +171,26 @@ def _certify(answers: Answers, task: Task, config: Config, search: Search, mine:
     paths = answers.originals.paths[mine]
     rows = np.concatenate([paths.symbols, cast(np.ndarray, paths.actions)], axis=1)
     _, first, whose = np.unique(rows, axis=0, return_index=True, return_inverse=True)  # those alike are solved once
-    found = recourse(task, paths[first], config, method=search.method, calls=search.calls)
-    answers.take(found, whose.ravel(), mine)
+    options: dict[str, Any] = dict(method=search.method, calls=search.calls)
+    answers.take(*_found(task, paths[first], config, search.ladder, options), whose.ravel(), mine)
 
 
-def _learn(answers: Answers, task: Task, config: Config, seed: int, mine: Int[np.ndarray, " M"]) -> None:
+def _learn(answers: Answers, task: Task, config: Config, search: Search, mine: Int[np.ndarray, " M"]) -> None:
     originals = answers.originals
-    ids = originals.ids[mine]
-    key = jax.random.key(seed)
-    found = recourse(task, originals.paths[mine], config, method="learn", key=key, ids=ids, progress=False)
-    answers.take(found, np.arange(len(mine)), mine)
+    key = jax.random.key(search.seed)
+    options: dict[str, Any] = dict(method="learn", key=key, ids=originals.ids[mine], progress=False)
+    found = _found(task, originals.paths[mine], config, search.ladder, options)
+    answers.take(*found, np.arange(len(mine)), mine)
+
+
+def _found(
+    task: Task, paths: Paths, config: Config, ladder: bool, options: dict[str, Any]
+) -> tuple[Recourse, Frontier | None]:
+    """The recourses, and the frontier that they are on where it is wanted."""
+    if not ladder:
+        return recourse(task, paths, config, **options), None
+    every = frontier(task, paths, config, **options)
+    return every.at(config.lambda_path), every
 
 
 def _trips(
