@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from pprjax.certify import limits
 from pprjax.certify.tables import UNAVAILABLE, Tables
 from pprjax.paths import PAD
+from pprjax.ruled import accepted
 from pprjax.task import Task
 
 
@@ -34,7 +35,9 @@ class Unrolled:
     row: np.ndarray  # int32[T + 1, W], of the tables; 0 in padding
     earned: Earned  # float64[T + 1, W] each, so far, Σ|r_t| the largest of all ways; 0 where the goal does not read it
     following: np.ndarray  # int32[T + 1, W, A], node of the next layer; W where there is none
-    stops: np.ndarray  # bool[T + 1, W], a path ends here, every kept step visited and no forbidden one
+    stops: (
+        np.ndarray
+    )  # bool[T + 1, W], a path ends here, every kept step visited, every rule kept, and no forbidden state
 
     @property
     def horizon(self) -> int:
@@ -84,6 +87,7 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         following=np.full((*shape, tables.num_actions), width, np.int32),
         stops=np.zeros(shape, bool),
     )
+    keeps_rules = np.broadcast_to(accepted(task, tables.states), tables.num_rows)
     startable = task.constraints is None or not bool(task.constraints.forbids(tables.symbol[0]))
     for t, (row, seen, edge) in enumerate(zip(rows, visited, edges, strict=True)):
         unrolled.row[t, : len(row)] = row
@@ -91,6 +95,7 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         unrolled.earned.magnitude[t, : len(row)] = magnitude[t]
         unrolled.following[t, : len(row)] = np.where(edge == UNAVAILABLE, width, edge)
         unrolled.stops[t, : len(row)] = (edge == UNAVAILABLE).all(1) & (seen == kept.size) & startable
+        unrolled.stops[t, : len(row)] &= keeps_rules[row]
     return unrolled
 
 
