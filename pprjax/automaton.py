@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from pprjax.paths import PAD
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Automaton:
@@ -35,6 +37,15 @@ class Automaton:
         """The state after one more symbol."""
         return jnp.asarray(self.following)[state, kinds(self.symbols, symbol)]
 
+    def accepts(self, symbols: Int[np.ndarray, "B N"]) -> Bool[np.ndarray, " B"]:
+        """Which paths, PAD after their ends, it accepts. On the host."""
+        state = np.zeros(len(symbols), np.int32)
+        for column in np.asarray(symbols).T:
+            place = np.minimum(np.searchsorted(self.symbols, column), len(self.symbols) - 1)
+            kind = np.where(self.symbols[place] == column, place, len(self.symbols))
+            state = np.where(column == PAD, state, self.following[state, kind])
+        return self.accepting[state]
+
     def over(self, symbols: Int[np.ndarray, " K"]) -> Automaton:
         """The same automaton, told which of these symbols it is, of which its own are some."""
         place = np.minimum(np.searchsorted(self.symbols, symbols), len(self.symbols) - 1)
@@ -43,15 +54,12 @@ class Automaton:
 
     def __and__(self, other: Automaton) -> Automaton:
         """The smallest automaton that accepts what both accept."""
-        symbols = np.union1d(self.symbols, other.symbols)
-        one, two = self.over(symbols), other.over(symbols)
-        pairs = one.following[:, None] * two.num_states + two.following[None]
-        accepting = one.accepting[:, None] & two.accepting
-        return _smallest(Automaton(symbols, pairs.reshape(-1, len(symbols) + 1), accepting.ravel()))
+        return _smallest(_pairs(self, other))
 
-    def __invert__(self) -> Automaton:
-        """The automaton that accepts what this one does not."""
-        return Automaton(self.symbols, self.following, ~self.accepting)
+    def __le__(self, other: Automaton) -> bool:
+        """Whether the other accepts all that this one accepts."""
+        both = _pairs(self, Automaton(other.symbols, other.following, ~other.accepting))
+        return not both.accepting[_reached(both)].any()
 
 
 def kinds(known: Int[np.ndarray, " K"], symbol: Int[Array, "*b"]) -> Int[Array, "*b"]:
@@ -60,15 +68,31 @@ def kinds(known: Int[np.ndarray, " K"], symbol: Int[Array, "*b"]) -> Int[Array, 
     return jnp.argmax(jnp.concatenate([same, jnp.ones_like(same[..., :1])], axis=-1), axis=-1)
 
 
-def _smallest(automaton: Automaton) -> Automaton:
-    """The smallest automaton that accepts the same (Moore 1956): what can't be reached is left out, what can't be told
-    apart is one state."""
+def _pairs(one: Automaton, other: Automaton) -> Automaton:
+    """What accepts what both accept; its states are all pairs of theirs."""
+    symbols = np.union1d(one.symbols, other.symbols)
+    one, other = one.over(symbols), other.over(symbols)
+    pairs = one.following[:, None] * other.num_states + other.following[None]
+    accepting = one.accepting[:, None] & other.accepting
+    return Automaton(symbols, pairs.reshape(-1, len(symbols) + 1), accepting.ravel())
+
+
+def _reached(automaton: Automaton) -> Int[np.ndarray, " R"]:
+    """The states that can be reached."""
     there = np.zeros(automaton.num_states, bool)
     new = np.zeros(1, int)
     while new.size:
         there[new] = True
-        new = np.setdiff1d(automaton.following[new], np.flatnonzero(there))
-    rows = np.flatnonzero(there)
+        after = np.zeros_like(there)
+        after[automaton.following[new]] = True
+        new = np.flatnonzero(after & ~there)
+    return np.flatnonzero(there)
+
+
+def _smallest(automaton: Automaton) -> Automaton:
+    """The smallest automaton that accepts the same (Moore 1956): what can't be reached is left out, what can't be told
+    apart is one state."""
+    rows = _reached(automaton)
     following = np.searchsorted(rows, automaton.following[rows])
     label, count = automaton.accepting[rows].astype(int), 0
     while label.max() + 1 > count:

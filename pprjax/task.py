@@ -173,7 +173,8 @@ class Task:
         return available if self.constraints is None else available & self._allowed(state, self.constraints)
 
     def _allowed(self, state: State, constraints: Constraints) -> Bool[Array, " A"]:
-        """Which of the A actions break nothing at once. One step of the world an action, where moves are forbidden."""
+        """Which of the A actions break nothing at once. One step of the world an action, where symbols decide and the
+        world does not tell its `next_symbols`."""
         actions = jnp.arange(self.num_actions)
         allowed = jnp.ones(self.num_actions, bool)
         if constraints.forbidden_actions is not None:
@@ -189,6 +190,8 @@ class Task:
 
         probs = own.env.transition_probs(self.params) if hasattr(own.env, "transition_probs") else None
         if probs is None:
+            if hasattr(own.env, "next_symbols"):
+                return allowed & ~astray(own.env.next_symbols(own_state(state), self.params))
             after = jax.vmap(lambda a: own.symbol(own.step(jax.random.key(0), own_state(state), a)[0]))(actions)
             return allowed & ~astray(after)
         if probs.ndim > 3:  # what a step may lead to is another each time: paths are judged at the end

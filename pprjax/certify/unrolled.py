@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.certify import limits
 from pprjax.certify.tables import UNAVAILABLE, Tables
+from pprjax.constraints import Constraints
 from pprjax.paths import PAD
 from pprjax.ruled import accepted
 from pprjax.task import Task
@@ -67,7 +68,7 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         progress = visited[-1][:, None] + (tables.symbol[targets] == wanted[visited[-1]][:, None])
         parts = [targets[there], sums, *([progress[there]] if kept.size else [])]
         nodes, index = np.unique(np.stack(parts), axis=1, return_inverse=True)
-        _check_width(nodes.shape[1], reads_reward, kept.size)
+        _check_width(nodes.shape[1], reads_reward, kept.size, task.constraints)
         edge = np.full(targets.shape, UNAVAILABLE, np.int32)
         edge[there] = index.ravel()
         edges.append(edge)
@@ -99,10 +100,12 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
     return unrolled
 
 
-def _check_width(num_nodes: int, reads_reward: bool, num_kept: int) -> None:
+def _check_width(num_nodes: int, reads_reward: bool, num_kept: int, constraints: Constraints | None) -> None:
     if num_nodes > limits.MAX_LAYER:
         what = "pairs of state and R_goal so far: the goal reads R_goal, which takes" if reads_reward else "states:"
         what = f"{what} with {num_kept} steps that must stay," if num_kept else what
+        if constraints is not None and constraints.rules:
+            what += f" with what {len(constraints.rules)} rules remember,"
         raise limits.TooLargeError(f"task: more than {limits.MAX_LAYER} {what} too many for a certificate")
 
 

@@ -49,7 +49,7 @@ def run(
 
     Returns:
         What was done: notes (see `Log.notes`), num_paths, num_rejected (rows), status and method (how many paths have
-        which), deterministic (it was said), chance (a step contradicts it), evidence (see `Fitted`). None from all
+        which), deterministic (it was said), chance (a step contradicts it), evidence, rules (in the words of the log) and rules_left_out (see `Fitted`). None from all
         processes but the first.
 
     Raises:
