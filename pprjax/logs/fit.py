@@ -15,7 +15,8 @@ from pprjax import goals
 from pprjax.logs import imitation, marks
 from pprjax.logs.fitted import Fitted, numbers
 from pprjax.logs.log import END, Log, held_out
-from pprjax.logs.rules import mined, parsed
+from pprjax.logs.mining import mined
+from pprjax.logs.rules import parsed
 
 MAX_STOCHASTIC_STATES = 512
 """A world in which chance decides takes S² A numbers; from here on that is refused."""
@@ -50,7 +51,7 @@ def fit_log(
         max_steps: the largest number of actions of a recourse; default: that of the longest path.
         deterministic: the same action in the same state always leads to the same next state.
         rules: what every recourse must keep, in words: "succession(register, pay)", see `pprjax.declare`.
-        mine_rules: and what all good paths of the log keep, see `pprjax.logs.rules`.
+        mine_rules: and what all good paths of the log keep, see `pprjax.logs.mining`.
 
     Raises:
         ValueError: the goal is none of these, its state, label or rewards are not in the log, an option is out of

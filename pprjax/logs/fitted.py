@@ -52,7 +52,7 @@ class Fitted:
     own: pl.DataFrame  # agent, state, action (their numbers), count; sorted
     edges: Edges = dataclasses.field(default_factory=dict)  # where the bins of the state's columns meet
     rules: tuple[Rule, ...] = ()  # that every recourse keeps, of states by their numbers
-    rules_left_out: int = 0  # that all good paths keep and no recourse is held to, see `pprjax.logs.rules`
+    rules_left_out: int = 0  # that all good paths keep and no recourse is held to, see `pprjax.logs.mining`
 
     @cached_property
     def shared(self) -> Float[np.ndarray, "S A"]:
@@ -161,7 +161,7 @@ class Fitted:
         rewards: Float[np.ndarray, " B"],
         magnitudes: Float[np.ndarray, " B"],
     ) -> Bool[np.ndarray, " B"]:
-        """Which logged paths, PAD after their ends, meet the goal already: by R_goal, or in a state on the way; and keep
+        """Which logged paths, PAD after their ends, meet the goal already, by R_goal or in a state on the way, and keep
         the rules up to there.
 
         Args:
