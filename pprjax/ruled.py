@@ -105,7 +105,7 @@ def with_rules(task: Task) -> Task:
     """The task in the product of its world and its rules, which any method then keeps; itself where it has none."""
     if isinstance(task.env, RuledWorld) or task.constraints is None or not task.constraints.rules:
         return task
-    env, policy = RuledWorld(task.env, task.constraints.rules, task.deterministic), task.policy
+    env, policy = RuledWorld(task.env, tuple(task.constraints.rules), task.deterministic), task.policy
     if isinstance(policy, TablePolicy):
         policy = TablePolicy(jnp.repeat(jnp.asarray(policy.probs), env.automaton.num_states, axis=0))
     return task.replace(env=env, policy=policy)

@@ -62,11 +62,12 @@ class _Seen:
 
     @classmethod
     def nothing(cls, size: int) -> _Seen:
-        singles = [np.zeros(size, np.int64) for _ in range(6)]
-        singles[2] += np.iinfo(np.int64).max
-        pairs = [np.zeros((size, size), np.int64) for _ in range(2)]
-        kept = {name: np.ones((size, size), bool) for name in ("co_existence", "precedence", "response")}
-        return cls(0, *singles, *pairs, kept | {"not_succession": np.ones((size, size), bool)})
+        first, last, least, most, occurs, total = np.zeros((6, size), np.int64)
+        both, straight = np.zeros((2, size, size), np.int64)
+        alone = ("co_existence", "precedence", "response", "not_succession")
+        kept = {name: np.ones((size, size), bool) for name in alone}
+        least += np.iinfo(np.int64).max
+        return cls(0, first, last, least, most, occurs, total, both, straight, kept)
 
     def add(self, paths: Int[np.ndarray, "B N"], times: Int[np.ndarray, " B"]) -> None:
         """See more paths, each so many times; symbols in [0, F], F another state, and PAD after the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def _parsed(text: str, names: dict[str, int]) -> Rule:
         raise ValueError(f"rule {text!r}: {str(error).partition(': ')[2]}") from None
 
 
-def _options(text: str, template: str, rest: list[str]) -> dict[str, int | bool]:
+def _options(text: str, template: str, rest: list[str]) -> dict[str, Any]:
     """What stands after the states: how often, or whether the rule is vacuous."""
     if len(rest) == 1 and template in COUNTED and re.fullmatch(r"\d+", rest[0]):
         return {"count": int(rest[0])}
