@@ -46,6 +46,8 @@ def test_an_automaton_accepts_what_keeps_the_rule(rule):
     told = [accepts(automaton, path) for path in PATHS]
     assert told == [keeps(rule, path) for path in PATHS]
     assert 0 < sum(told) < len(told)
+    padded = np.array([path + (-1,) * (6 - len(path)) for path in PATHS])
+    assert automaton.accepts(padded).tolist() == told
 
 
 def test_every_template_is_tested():
