@@ -1,4 +1,5 @@
 from . import baselines as baselines
+from . import declare as declare
 from .certify.optimum import exact as exact
 from .config import PAPER as PAPER
 from .config import Config as Config

@@ -12,6 +12,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Int, Num
 
+from pprjax import declare
 from pprjax.paths import PAD, Paths
 
 
@@ -22,13 +23,17 @@ class Constraints:
     Forbidden states, actions and transitions are actions that are not available, so that no path is ever sampled which
     breaks them; where they leave no action a path ends, as in any dead end. The largest length is a shorter horizon.
     The largest distance and the kept steps are judged at the end, as a goal is. In a stochastic world an action is
-    forbidden if it might lead astray, where the world has `transition_probs`; else such a path is judged at the end.
+    forbidden if it might lead astray, where the world has `transition_probs` that time does not change; else such a
+    path is judged at the end. Rules are judged at the end as well, and an action is forbidden after which they can't
+    be kept any more.
 
-    A pytree: all but max_length is traced.
+    A pytree: all but rules and max_length is traced.
 
     Raises:
         ValueError: a field holds something else than integers of at least 0 (max_distance may be any number, for edits
-            that cost other than 1), or max_length is below 2.
+            that cost other than 1), max_length is below 2, no path at all keeps the rules, or their automaton has more
+            than 1,000 states.
+        TypeError: a rule is none of `pprjax.declare`.
     """
 
     forbidden_states: Any = None
@@ -44,6 +49,9 @@ class Constraints:
     """The largest edit distance from the original."""
     max_length: int | None = struct.field(pytree_node=False, default=None)
     """The largest number of symbols of a path, the start included, at least 2."""
+    rules: Sequence[declare.Rule] = struct.field(pytree_node=False, default=())
+    """Rules of a process, from `pprjax.declare`, that the symbols of every path keep. Tasks of the same rules share
+    their programs."""
 
     def __post_init__(self):
         for name, width in (("forbidden_states", None), ("forbidden_actions", None), ("forbidden_transitions", 2)):
@@ -54,6 +62,7 @@ class Constraints:
             raise ValueError(f"max_distance: expected a number of at least 0, got {distance!r}")
         if length is not None and length < 2:
             raise ValueError(f"max_length: expected at least 2, the start and one more symbol, got {length}")
+        object.__setattr__(self, "rules", _rules(self.rules))
 
     def forbids(self, symbol: Int[Array, "*b"]) -> Bool[Array, "*b"]:
         """Whether this is the symbol of a forbidden state."""
@@ -105,8 +114,8 @@ def violations(
 ) -> Int[Array, ""] | None:
     """How often one path breaks its constraints; None where it has none.
 
-    It is the number of forbidden symbols, actions and transitions, of the kept steps that it lacks, and of the edits
-    and symbols that it has too many.
+    It is the number of forbidden symbols, actions and transitions, of the kept steps that it lacks, of the rules that
+    it breaks, and of the edits and symbols that it has too many.
 
     Args:
         kept: symbols that it must visit in this order, PAD after the last.
@@ -127,6 +136,8 @@ def violations(
         return count
     count += jnp.sum(constraints.forbids(symbols), dtype=jnp.int32)
     count += jnp.sum(constraints.forbids_move(symbols[:-1], symbols[1:]), dtype=jnp.int32)
+    if constraints.rules:
+        count += declare.broken(tuple(constraints.rules), symbols)
     if constraints.forbidden_actions is not None:
         count += jnp.sum(jnp.isin(actions, constraints.forbidden_actions), dtype=jnp.int32)
     if constraints.max_distance is not None:
@@ -134,6 +145,17 @@ def violations(
     if constraints.max_length is not None:
         count += jnp.maximum(jnp.sum(symbols != PAD, dtype=jnp.int32) - constraints.max_length, 0)
     return count
+
+
+def _rules(value: Any) -> tuple[declare.Rule, ...]:
+    rules = (value,) if isinstance(value, declare.Rule) else tuple(() if value is None else value)
+    for i, rule in enumerate(rules):
+        if not isinstance(rule, declare.Rule):
+            raise TypeError(f"rules[{i}]: expected a rule of pprjax.declare, got {rule!r}")
+    rules = tuple(dict.fromkeys(rules))
+    if rules:
+        declare.product(rules)  # says what is wrong with them all together
+    return rules
 
 
 def _convert(constraints: Constraints, name: str, function) -> None:

@@ -19,6 +19,7 @@ from pprjax.goals import Goal
 from pprjax.likeliest import all_steps, likeliest_actions
 from pprjax.paths import PAD
 from pprjax.reward import similarity, total
+from pprjax.ruled import without_rules
 from pprjax.task import State, Task
 
 Values = Callable[[Array, Int[Array, ""], Int[Array, ""], Int[Array, ""]], Float[Array, " A"]]
@@ -281,7 +282,7 @@ def trace(
         actions: the actions taken, PAD after the end; None: not known.
     """
     n, horizon = symbols.shape[0], task.horizon
-    task = task.replace(constraints=None)
+    task = without_rules(task).replace(constraints=None)
     choices = jnp.arange(task.num_actions)
     actions = actions if n > 1 else None  # a start alone has none, and no way to look for
     steps = all_steps(task) if actions is None and n > 1 else None

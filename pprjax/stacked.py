@@ -49,8 +49,9 @@ def stack(tasks: Sequence[Task]) -> Stack:
                     f"tasks[{i}]{name}: expected shape {np.shape(leaves[name])} as in tasks[0], got {np.shape(leaf)}"
                 )
         if jax.tree.structure(task) != first:
-            what = next((name for name in ("env", "horizon") if getattr(task, name) != getattr(tasks[0], name)), None)
-            name = "" if what is None else f".{what}"
+            differs = {name: getattr(task, name) != getattr(tasks[0], name) for name in ("env", "horizon")}
+            differs["constraints"] = jax.tree.structure(task.constraints) != jax.tree.structure(tasks[0].constraints)
+            name = next((f".{name}" for name, other in differs.items() if other), "")
             raise ValueError(f"tasks[{i}]{name}: expected a task like tasks[0], of the same classes and settings")
     return Stack(tasks)
 

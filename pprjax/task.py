@@ -17,6 +17,7 @@ from pprjax.goals import Condition, Goal, Outcome
 from pprjax.paths import PAD
 from pprjax.policy import Carry, Policy, TablePolicy
 from pprjax.reward import Habit, link, regret
+from pprjax.ruled import RuledWorld, own_state, without_rules
 
 State = Any
 
@@ -100,7 +101,7 @@ class Task:
             raise TypeError(f"constraints: expected pprjax.Constraints, got {type(constraints).__name__}")
         if constraints.max_length is not None:
             object.__setattr__(self, "horizon", min(self.horizon, constraints.max_length - 1))
-        elif not jax.tree.leaves(constraints):
+        elif not jax.tree.leaves(constraints) and not constraints.rules:
             object.__setattr__(self, "constraints", None)
         actions = constraints.forbidden_actions
         if isinstance(actions, np.ndarray) and actions.max() >= self.num_actions:
@@ -172,22 +173,32 @@ class Task:
         return available if self.constraints is None else available & self._allowed(state, self.constraints)
 
     def _allowed(self, state: State, constraints: Constraints) -> Bool[Array, " A"]:
-        """Which of the A actions break nothing at once. One step of the world an action, where moves are forbidden."""
+        """Which of the A actions break nothing at once. One step of the world an action, where symbols decide and the
+        world does not tell its `next_symbols`."""
         actions = jnp.arange(self.num_actions)
         allowed = jnp.ones(self.num_actions, bool)
         if constraints.forbidden_actions is not None:
             allowed = ~jnp.isin(actions, constraints.forbidden_actions)
-        if constraints.forbidden_states is None and constraints.forbidden_transitions is None:
+        ruled = isinstance(self.env, RuledWorld)
+        if constraints.forbidden_states is None and constraints.forbidden_transitions is None and not ruled:
             return allowed
-        here, env = self.symbol(state), self.env
-        probs = env.transition_probs(self.params) if hasattr(env, "transition_probs") else None
+        here, own = self.symbol(state), without_rules(self)
+
+        def astray(after: Int[Array, "*b"]) -> Bool[Array, "*b"]:
+            breaks = constraints.forbids(after) | constraints.forbids_move(here, after)
+            return breaks | self.env.astray(state, after) if ruled else breaks
+
+        probs = own.env.transition_probs(self.params) if hasattr(own.env, "transition_probs") else None
         if probs is None:
-            after = jax.vmap(lambda a: self.symbol(self.step(jax.random.key(0), state, a)[0]))(actions)
-            return allowed & ~constraints.forbids(after) & ~constraints.forbids_move(here, after)
-        states = jax.vmap(lambda i: env.state_from_id(i, self.params))(jnp.arange(env.num_states))
-        after = jax.vmap(self.symbol)(states)
-        astray = constraints.forbids(after) | constraints.forbids_move(here, after)
-        return allowed & ~(astray & (probs[self.state_id(state)] > 0)).any(-1)
+            if hasattr(own.env, "next_symbols"):
+                return allowed & ~astray(own.env.next_symbols(own_state(state), self.params))
+            after = jax.vmap(lambda a: own.symbol(own.step(jax.random.key(0), own_state(state), a)[0]))(actions)
+            return allowed & ~astray(after)
+        if probs.ndim > 3:  # what a step may lead to is another each time: paths are judged at the end
+            return allowed
+        states = jax.vmap(lambda i: own.env.state_from_id(i, self.params))(jnp.arange(own.env.num_states))
+        after = jax.vmap(own.symbol)(states)
+        return allowed & ~(astray(after) & (probs[own.state_id(own_state(state))] > 0)).any(-1)
 
     def steps_of(self, symbols: Int[Array, " T+1"], actions: Int[Array, " T"]) -> Int[Array, " T"]:
         """What a lane is told that should go a path's way: its actions, or in a world that has `action_to` the symbols
@@ -214,7 +225,8 @@ class Task:
 
     def log_probs(self, carry: Carry, state: State) -> tuple[Carry, Float[Array, " A"]]:
         """The agent's carry after `state`, and log P_A over all actions."""
-        return self.policy.step(carry, self.state_id(state) if isinstance(self.policy, TablePolicy) else state)
+        table = isinstance(self.policy, TablePolicy)
+        return self.policy.step(carry, self.state_id(state) if table else own_state(state))
 
     def probs(self, state: State, log_probs: Float[Array, " A"]) -> Float[Array, " A"]:
         """P_A(state, ·), given its logarithms."""
@@ -274,7 +286,7 @@ class Task:
         """How a path ended that stopped in `state` with R_goal = Σ r_t, and magnitude = Σ|r_t|."""
         own = hasattr(self.env, "reached_goal")
         reached = jnp.asarray(self.env.reached_goal(state, self.params), bool) if own else terminated
-        return Outcome(state=state, reached=reached, reward_goal=reward_goal, magnitude=magnitude)
+        return Outcome(state=own_state(state), reached=reached, reward_goal=reward_goal, magnitude=magnitude)
 
 
 jax.tree_util.register_dataclass(

@@ -27,6 +27,7 @@ from pprjax.config import Config
 from pprjax.metrics import Scores
 from pprjax.paths import Paths
 from pprjax.result import Recourse
+from pprjax.ruled import with_rules
 from pprjax.task import Task
 
 
@@ -96,7 +97,7 @@ def solved(
     """`solve` of every block: its rows in the order of the originals, which original each answers, and a problem of
     theirs, for the tables."""
     found, path, problem = [], [], None
-    for at, problem, block in blocks(task, originals, config):
+    for at, problem, block in blocks(with_rules(task), originals, config):
         graded, answers = solve(problem, block)
         found.append(graded)
         path.append(at[answers])

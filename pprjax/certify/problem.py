@@ -17,6 +17,7 @@ from pprjax.config import Config
 from pprjax.constraints import kept_symbols
 from pprjax.paths import PAD, Paths
 from pprjax.rollout import trace
+from pprjax.ruled import without_rules
 from pprjax.task import Task
 
 
@@ -67,7 +68,7 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
     symbols, lengths = _checked(originals, tables)
     reads_reward = task.goal is not None and task.goal.uses_reward
     constraints = task.constraints
-    free = tables if constraints is None else tabulate(task.replace(constraints=None), habit=config.habit)
+    free = tables if constraints is None else tabulate(_unbound(task), habit=config.habit)
     own = earned_by(task, free, dataclasses.replace(originals, symbols=symbols, lengths=lengths))
     asked = own if reads_reward else Earned(*np.zeros((2, size)))
     limit = np.inf if constraints is None or constraints.max_distance is None else float(constraints.max_distance)
@@ -117,7 +118,7 @@ def _likeliest_actions(
     task: Task, symbols: Int[np.ndarray, "B N"], lengths: Int[np.ndarray, " B"]
 ) -> Int[np.ndarray, "B N"]:
     size, length = symbols.shape
-    task = task.replace(constraints=None, goal=None, horizon=length)
+    task = _unbound(task).replace(goal=None, horizon=length)
     together = max(8, limits.BLOCK_FLOATS // (length * task.env.num_states))
     parts = []
     for low in range(0, size, together):
@@ -125,6 +126,11 @@ def _likeliest_actions(
         at = np.resize(whose, limits.size_of(len(whose)))
         parts.append(np.asarray(_traced(task, symbols[at], lengths[at]))[: len(whose)])
     return np.concatenate(parts)
+
+
+def _unbound(task: Task) -> Task:
+    """The task as an original met it: without constraints."""
+    return without_rules(task).replace(constraints=None)
 
 
 @jax.jit

@@ -12,6 +12,7 @@ from flax import struct
 from jaxtyping import Array, Int
 
 from pprjax.reward import Habit
+from pprjax.ruled import without_rules
 from pprjax.task import State, Task
 
 UNAVAILABLE = -1
@@ -190,6 +191,7 @@ def _check_id(ids: np.ndarray, num_states: int) -> None:
 
 def _chance(task: Task) -> str:
     """Why a world does not count as deterministic."""
+    task = without_rules(task)
     probs = task.env.transition_probs(task.params) if hasattr(task.env, "transition_probs") else None
     if probs is None:
         return (

@@ -11,7 +11,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.certify import limits
 from pprjax.certify.tables import UNAVAILABLE, Tables
+from pprjax.constraints import Constraints
 from pprjax.paths import PAD
+from pprjax.ruled import accepted
 from pprjax.task import Task
 
 
@@ -34,7 +36,9 @@ class Unrolled:
     row: np.ndarray  # int32[T + 1, W], of the tables; 0 in padding
     earned: Earned  # float64[T + 1, W] each, so far, Σ|r_t| the largest of all ways; 0 where the goal does not read it
     following: np.ndarray  # int32[T + 1, W, A], node of the next layer; W where there is none
-    stops: np.ndarray  # bool[T + 1, W], a path ends here, every kept step visited and no forbidden one
+    stops: (
+        np.ndarray
+    )  # bool[T + 1, W], a path ends here, every kept step visited, every rule kept, and no forbidden state
 
     @property
     def horizon(self) -> int:
@@ -64,7 +68,7 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         progress = visited[-1][:, None] + (tables.symbol[targets] == wanted[visited[-1]][:, None])
         parts = [targets[there], sums, *([progress[there]] if kept.size else [])]
         nodes, index = np.unique(np.stack(parts), axis=1, return_inverse=True)
-        _check_width(nodes.shape[1], reads_reward, kept.size)
+        _check_width(nodes.shape[1], reads_reward, kept.size, task.constraints)
         edge = np.full(targets.shape, UNAVAILABLE, np.int32)
         edge[there] = index.ravel()
         edges.append(edge)
@@ -84,6 +88,7 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         following=np.full((*shape, tables.num_actions), width, np.int32),
         stops=np.zeros(shape, bool),
     )
+    keeps_rules = np.broadcast_to(accepted(task, tables.states), tables.num_rows)
     startable = task.constraints is None or not bool(task.constraints.forbids(tables.symbol[0]))
     for t, (row, seen, edge) in enumerate(zip(rows, visited, edges, strict=True)):
         unrolled.row[t, : len(row)] = row
@@ -91,13 +96,16 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         unrolled.earned.magnitude[t, : len(row)] = magnitude[t]
         unrolled.following[t, : len(row)] = np.where(edge == UNAVAILABLE, width, edge)
         unrolled.stops[t, : len(row)] = (edge == UNAVAILABLE).all(1) & (seen == kept.size) & startable
+        unrolled.stops[t, : len(row)] &= keeps_rules[row]
     return unrolled
 
 
-def _check_width(num_nodes: int, reads_reward: bool, num_kept: int) -> None:
+def _check_width(num_nodes: int, reads_reward: bool, num_kept: int, constraints: Constraints | None) -> None:
     if num_nodes > limits.MAX_LAYER:
         what = "pairs of state and R_goal so far: the goal reads R_goal, which takes" if reads_reward else "states:"
         what = f"{what} with {num_kept} steps that must stay," if num_kept else what
+        if constraints is not None and constraints.rules:
+            what += f" with what {len(constraints.rules)} rules remember,"
         raise limits.TooLargeError(f"task: more than {limits.MAX_LAYER} {what} too many for a certificate")
 
 

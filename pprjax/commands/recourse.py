@@ -66,7 +66,7 @@ def main(
     *,
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
     dry_run: bool = False,
-    fitting: Annotated[tyro.conf.OmitArgPrefixes[Fitting], GOAL] = Fitting(),
+    fitting: Annotated[tyro.conf.OmitArgPrefixes[tyro.conf.UseAppendAction[Fitting]], GOAL] = Fitting(),
     columns: Annotated[tyro.conf.OmitArgPrefixes[Columns], LOG] = Columns(),
     strict: bool = False,
     search: Annotated[tyro.conf.OmitArgPrefixes[Search], SEARCH] = Search(),
@@ -89,7 +89,8 @@ def main(
     if dry_run:
         found = read_log(log, columns, strict=strict)
         print(_read(found))
-        fitting.fit(found)  # what is wrong with the goal is said now
+        fitted = fitting.fit(found)  # what is wrong with the goal is said now
+        print(_held(fitted.named_rules(), fitted.rules_left_out), end="")
         return
     if out is None:
         out = Path(f"{log.resolve().name.removesuffix(ending(log))}.recourse.parquet")
@@ -132,7 +133,14 @@ def _said(done: dict[str, Any], out: Path) -> str:
     rejected = f"; {bad:,} bad row{'s' if bad > 1 else ''}, see {out}.rejected" if bad else ""
     failed = " The column `reason` says why some failed." if "failed" in done["status"] else ""
     notes = "".join(f"{note}\n" for note in done["notes"])
+    notes += _held(done["rules"], done["rules_left_out"])
     return f"{notes}{done['num_paths']:,} paths: {status}{found}{rejected}.{failed}{_world(done)}"
+
+
+def _held(rules: list[str], left_out: int) -> str:
+    """Which rules every recourse keeps."""
+    more = f"; {left_out:,} more that all good paths keep are left out" if left_out else ""
+    return f"Every recourse keeps {', '.join(rules) or 'no rule'}{more}.\n" if rules or left_out else ""
 
 
 def _world(done: dict[str, Any]) -> str:

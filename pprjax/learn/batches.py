@@ -29,6 +29,7 @@ from pprjax.paths import PAD, Paths
 from pprjax.progress import progress_bar
 from pprjax.result import Frontier, Recourse
 from pprjax.rollout import Trajectory, trace
+from pprjax.ruled import with_rules
 from pprjax.task import Task
 
 CHUNK = 64
@@ -109,7 +110,7 @@ def _trained(
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.asarray(ids, jnp.uint32))
     kept = kept_symbols(task.constraints, originals)
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, keys, *lambdas)
-    program = task.replace(constraints=without_keep(task.constraints))
+    program = with_rules(task).replace(constraints=without_keep(task.constraints))
 
     workers, together = _workers()
     num_pieces = -(-size // side_by_side)

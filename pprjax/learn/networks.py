@@ -10,6 +10,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 
+class WithMemory(nn.Module):
+    """An encoder of a world's observation, beside what rules remember, as one of Q numbers at its end."""
+
+    encoder: nn.Module
+    num_memories: int  # Q
+    width: int
+
+    @nn.compact
+    def __call__(self, observation: Array) -> tuple[Array, Array | None]:
+        features, actions = self.encoder(observation[: -self.num_memories])
+        memory = nn.Dense(self.width, use_bias=False, name="memory")(observation[-self.num_memories :])
+        return features + memory, actions
+
+
 class QNetwork(nn.Module):
     """Q(s, ·) or, alignment-aware, Q(s, j, t, ·): summed embeddings, then an MLP.
 

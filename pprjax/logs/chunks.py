@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -55,6 +55,10 @@ class Fitting:
     """the same action in the same state always leads to the same state: what certificates need."""
     smoothing: float | None = None
     """steps of an agent's own that weigh as much as what everyone does; by default, chosen on held-out paths."""
+    rule: tuple[str, ...] = ()
+    """what every recourse must keep, a template of Declare: "succession(register, pay)"; several times for several."""
+    rules: Literal["given", "mined"] = "given"
+    """mined: also what all good paths of the log keep."""
 
     def fit(self, log: Log) -> Fitted:
         """What the log tells."""
@@ -64,6 +68,8 @@ class Fitting:
             smoothing=self.smoothing,
             max_steps=self.max_steps,
             deterministic=self.deterministic,
+            rules=self.rule,
+            mine_rules=self.rules == "mined",
         )
 
 
@@ -174,4 +180,6 @@ def join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, An
         "deterministic": fitted.deterministic,
         "chance": fitted.transition is not None,
         "evidence": fitted.evidence,
+        "rules": fitted.named_rules(),
+        "rules_left_out": fitted.rules_left_out,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from pprjax import goals
 from pprjax.logs import imitation, marks
 from pprjax.logs.fitted import Fitted, numbers
 from pprjax.logs.log import END, Log, held_out
+from pprjax.logs.mining import mined
+from pprjax.logs.rules import parsed
 
 MAX_STOCHASTIC_STATES = 512
 """A world in which chance decides takes S² A numbers; from here on that is refused."""
@@ -29,6 +32,8 @@ def fit_log(
     smoothing: float | None = None,
     max_steps: int | None = None,
     deterministic: bool = False,
+    rules: Sequence[str] = (),
+    mine_rules: bool = False,
 ) -> Fitted:
     """Count a world and its agents out of a log.
 
@@ -45,10 +50,13 @@ def fit_log(
         smoothing: m, above 0; default: of a few, the best on held-out paths.
         max_steps: the largest number of actions of a recourse; default: that of the longest path.
         deterministic: the same action in the same state always leads to the same next state.
+        rules: what every recourse must keep, in words: "succession(register, pay)", see `pprjax.declare`.
+        mine_rules: and what all good paths of the log keep, see `pprjax.logs.mining`.
 
     Raises:
         ValueError: the goal is none of these, its state, label or rewards are not in the log, an option is out of
-            range, a step contradicts `deterministic`, or chance decides in a world of more than 512 states.
+            range, a step contradicts `deterministic`, chance decides in a world of more than 512 states, a rule is
+            none, or no path meets the goal and keeps them all, where more are to be mined.
     """
     if smoothing is not None and not (np.isfinite(smoothing) and smoothing > 0):
         raise ValueError(f"smoothing: expected a finite number above 0, got {smoothing}")
@@ -65,7 +73,7 @@ def fit_log(
     wanted = _wanted(goal, log, states, steps.times.sum(1) == 0, steps.most_marks)
     ends_there = wanted.ends if wanted.ends is not None and not wanted.marks.size else False
     likelihoods = {} if smoothing is not None else _likelihoods(numbered, steps.times.shape)
-    return Fitted(
+    fitted = Fitted(
         states=states,
         actions=actions,
         agents=agents,
@@ -85,7 +93,9 @@ def fit_log(
         learned_goal=wanted.learned,
         edges=log.edges,
         own=numbered.group_by("agent", "state", "action").agg(pl.col("count").sum()).sort("agent", "state", "action"),
+        rules=parsed(rules, states),
     )
+    return mined(fitted, log) if mine_rules else fitted
 
 
 def _check_deterministic(log: Log) -> None:

@@ -15,6 +15,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax import goals
 from pprjax.baselines.counterfactual import counterfactual_probabilities
+from pprjax.constraints import Constraints
+from pprjax.declare import Rule, product
 from pprjax.io import output_folder, write_json, write_table
 from pprjax.logs import imitation, marks
 from pprjax.logs.bins import Edges
@@ -49,6 +51,8 @@ class Fitted:
     learned_goal: bool  # the goal is "good", which is told from labels
     own: pl.DataFrame  # agent, state, action (their numbers), count; sorted
     edges: Edges = dataclasses.field(default_factory=dict)  # where the bins of the state's columns meet
+    rules: tuple[Rule, ...] = ()  # that every recourse keeps, of states by their numbers
+    rules_left_out: int = 0  # that all good paths keep and no recourse is held to, see `pprjax.logs.mining`
 
     @cached_property
     def shared(self) -> Float[np.ndarray, "S A"]:
@@ -103,7 +107,8 @@ class Fitted:
         if transition is not None:
             remembered = marks.chances(np.asarray(transition), self.marks)
             params = self.env.with_chances(params, jnp.asarray(remembered, jnp.result_type(float)))
-        return Task(self.env, TablePolicy(jnp.asarray(self.world_probs(agent))), goal=self.goal, params=params)
+        policy = TablePolicy(jnp.asarray(self.world_probs(agent)))
+        return Task(self.env, policy, goal=self.goal, params=params, constraints=Constraints(rules=self.rules))
 
     def world_probs(self, agent: int) -> Float[np.ndarray, "R A"]:
         """P_A of an agent over the states of `env`."""
@@ -156,7 +161,8 @@ class Fitted:
         rewards: Float[np.ndarray, " B"],
         magnitudes: Float[np.ndarray, " B"],
     ) -> Bool[np.ndarray, " B"]:
-        """Which logged paths, PAD after their ends, meet the goal already: by R_goal, or in a state on the way.
+        """Which logged paths, PAD after their ends, meet the goal already, by R_goal or in a state on the way, and keep
+        the rules up to there.
 
         Args:
             rewards: R_goal = Σ r_t, and magnitudes Σ|r_t|.
@@ -165,8 +171,26 @@ class Fitted:
             return np.zeros(len(states), bool)
         if self.ends is None:
             earned = goals.Outcome(None, jnp.ones(len(rewards), bool), jnp.asarray(rewards), jnp.asarray(magnitudes))
-            return np.asarray(self.goal(earned))
-        return (self.ends[marks.visited(states, self.marks) * len(self.states) + states] & (states != PAD)).any(1)
+            met = np.asarray(self.goal(earned))
+        else:
+            met = self._arrives(states).any(1)
+        return met & product(self.rules).accepts(self.until_met(states)) if self.rules else met
+
+    def _arrives(self, states: Int[np.ndarray, "B N"]) -> Bool[np.ndarray, "B N"]:
+        """Where paths meet a goal on states."""
+        assert self.ends is not None
+        return self.ends[marks.visited(states, self.marks) * len(self.states) + states] & (states != PAD)
+
+    def until_met(self, states: Int[np.ndarray, "B N"]) -> Int[np.ndarray, "B N"]:
+        """Logged paths as far as a recourse would go: PAD after they meet a goal on states."""
+        if self.ends is None:
+            return states
+        arrived = np.logical_or.accumulate(self._arrives(states), axis=1)
+        return np.where(np.pad(arrived[:, :-1], ((0, 0), (1, 0))), PAD, states)
+
+    def named_rules(self) -> list[str]:
+        """The rules in the words of the log."""
+        return [rule.named(self.states[list(rule.symbols)].tolist()) for rule in self.rules]
 
     def save(self, folder: str | Path) -> None:
         """Write transitions.parquet, policies.parquet and fit.json to a folder, to be looked at."""
@@ -211,6 +235,8 @@ class Fitted:
             "held_out_log_likelihood": {str(m): _json(v) for m, v in self.likelihoods.items()},
             "goal_accuracy": _json(self.goal_accuracy),
             "edges": self.edges,
+            "rules": self.named_rules(),
+            "rules_left_out": self.rules_left_out,
             "goal_states": None if self.ends is None else self._named_ends(),
         }
         write_json(summary, folder / "fit.json")

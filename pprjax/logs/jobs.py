@@ -49,8 +49,8 @@ def run(
 
     Returns:
         What was done: notes (see `Log.notes`), num_paths, num_rejected (rows), status and method (how many paths have
-        which), deterministic (it was said), chance (a step contradicts it), evidence (see `Fitted`). None from all
-        processes but the first.
+        which), deterministic (it was said), chance (a step contradicts it), evidence and rules_left_out (see `Fitted`),
+        and rules (in the words of the log). None from all processes but the first.
 
     Raises:
         ValueError: as `read_log`, `fit_log` and `recourse_log`, before any chunk is worked on; OUT.work belongs to

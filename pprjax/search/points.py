@@ -16,6 +16,7 @@ from pprjax.constraints import kept_symbols, without_keep
 from pprjax.ladder import Ladder, tolerated
 from pprjax.paths import Paths
 from pprjax.rollout import Original, trace
+from pprjax.ruled import with_rules
 from pprjax.search.beam import Beam, search_beam
 from pprjax.search.nodes import Search, needed
 from pprjax.search.proof import prove
@@ -66,7 +67,7 @@ def search_points(
     """
     size = len(originals)
     kept = kept_symbols(task.constraints, originals)
-    task = task.replace(constraints=without_keep(task.constraints))
+    task = with_rules(task).replace(constraints=without_keep(task.constraints))
     weights = None if lambda_path is None else np.broadcast_to(np.asarray(lambda_path, np.float32), size)
     lambdas = (np.broadcast_to(np.asarray(config.lambda_policy, np.float32), size), weights)
     config = replace(config, lambda_path=0.0, lambda_policy=0.0)  # `lambdas` are those of each original

@@ -1,0 +1,131 @@
+"""A world that remembers of a path what its rules ask: the product of a world and an automaton.
+
+Its states are pairs (s, q): a state of the world, and the state of the automaton of all rules after the symbols so far.
+Whatever a goal, an agent or a reward reads is the world's own. What rules forbid is forbidden by `Task.available`, as
+what other constraints forbid.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int
+
+from pprjax import declare
+from pprjax.automaton import Automaton
+from pprjax.policy import TablePolicy
+
+if TYPE_CHECKING:  # which imports this module
+    from pprjax.task import Task
+
+OF_STATE = ("symbol", "available", "reached_goal", "is_terminated", "promise", "next_symbols", "action_to")
+"""What a world may be asked about a state, its first argument."""
+
+OF_WORLD = ("num_actions", "default_params", "goal_bound", "action_set_size")
+"""What it may be asked about itself."""
+
+WITH_MEMORY = ("num_states", "state_id", "state_from_id", "encoder")
+"""What is another in the product, where the world has it."""
+
+
+@struct.dataclass
+class RuledState:
+    """A state of the product."""
+
+    inner: Any  # of the world
+    q: jax.Array  # int32[], of the automaton
+
+
+@dataclasses.dataclass(frozen=True)
+class RuledWorld:
+    """The product. It offers what the world does, but for `transition_probs`, which would be too large."""
+
+    env: Any
+    rules: tuple[declare.Rule, ...]
+    deterministic: bool
+
+    @property
+    def automaton(self) -> Automaton:
+        """Of all rules."""
+        return declare.product(self.rules)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_STATE:
+            offered = getattr(self.env, name)
+            return lambda state, *rest: offered(state.inner, *rest)
+        if name in OF_WORLD:
+            return getattr(self.env, name)
+        if name in WITH_MEMORY:
+            offered = getattr(self.env, name)  # an AttributeError where the world lacks it
+            return self._num_states(offered) if name == "num_states" else partial(getattr(self, f"_{name}"), offered)
+        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+    def reset_env(self, key: jax.Array, params: Any) -> tuple[Array, RuledState]:
+        _, inner = self.env.reset_env(key, params)
+        state = RuledState(inner, self.automaton.after(jnp.int32(0), self.env.symbol(inner, params)))
+        return self.observe(key, state, None, params), state
+
+    def step_env(self, key: jax.Array, state: RuledState, action: Int[Array, ""], params: Any):
+        _, inner, *rest = self.env.step_env(key, state.inner, action, params)
+        moved = RuledState(inner, self.automaton.after(state.q, self.env.symbol(inner, params)))
+        return self.observe(key, moved, action, params), moved, *rest
+
+    def observe(self, key: jax.Array, state: RuledState, action: Any, params: Any) -> Float[Array, " n+Q"]:
+        """The world's observation, and q as one of Q numbers."""
+        seen = jnp.ravel(self.env.observe(key, state.inner, action, params)).astype(jnp.result_type(float))
+        return jnp.concatenate([seen, jax.nn.one_hot(state.q, self.automaton.num_states, dtype=seen.dtype)])
+
+    def astray(self, state: RuledState, symbol: Int[Array, "*b"]) -> Bool[Array, "*b"]:
+        """Whether a path can't keep its rules any more once this symbol follows."""
+        return jnp.asarray(self.automaton.hopeless)[self.automaton.after(state.q, symbol)]
+
+    def _num_states(self, own: int) -> int:
+        return own * self.automaton.num_states
+
+    def _state_id(self, own: Any, state: RuledState, params: Any) -> Int[Array, ""]:
+        return own(state.inner, params) * self.automaton.num_states + state.q
+
+    def _state_from_id(self, own: Any, number: Int[Array, ""], params: Any) -> RuledState:
+        inner, q = jnp.divmod(number, self.automaton.num_states)
+        return RuledState(own(inner, params), jnp.asarray(q, jnp.int32))
+
+    def _encoder(self, own: Any, width: int) -> Any:
+        from pprjax.learn.networks import WithMemory  # here: only the learner needs it, and Flax takes a while
+
+        return WithMemory(own(width), self.automaton.num_states, width)
+
+
+def with_rules(task: Task) -> Task:
+    """The task in the product of its world and its rules, which any method then keeps; itself where it has none."""
+    if isinstance(task.env, RuledWorld) or task.constraints is None or not task.constraints.rules:
+        return task
+    env, policy = RuledWorld(task.env, tuple(task.constraints.rules), task.deterministic), task.policy
+    if isinstance(policy, TablePolicy):
+        policy = TablePolicy(jnp.repeat(jnp.asarray(policy.probs), env.automaton.num_states, axis=0))
+    return task.replace(env=env, policy=policy)
+
+
+def without_rules(task: Task) -> Task:
+    """The task in its own world, as before `with_rules`; its constraints stay."""
+    if not isinstance(task.env, RuledWorld):
+        return task
+    policy = task.policy
+    if isinstance(policy, TablePolicy):
+        policy = TablePolicy(policy.probs[:: task.env.automaton.num_states])
+    return task.replace(env=task.env.env, policy=policy)
+
+
+def own_state(state: Any) -> Any:
+    """The state of the world itself."""
+    return state.inner if isinstance(state, RuledState) else state
+
+
+def accepted(task: Task, states: Any) -> Bool[np.ndarray, " N"] | bool:
+    """Whether a path that ends in one of these states keeps all rules. On the host."""
+    return task.env.automaton.accepting[states.q] if isinstance(task.env, RuledWorld) else True
