@@ -30,9 +30,35 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
     if found.height > 1:
         raise ValueError(f"agent: {found.height} agents have a path {path!r}: {', '.join(map(str, found['agent']))}")
     row = found.row(0, named=True)
-    Console().print(drawing(row))
+    rungs, console = _rungs(table, row), Console()
+    console.print(drawing(row))
     if row["edits"]:
-        Console().print(advice(row), highlight=False, markup=False)
+        told = [advice(row), custom(row, _own_steps(table, row)), closer(row, rungs)]
+        console.print(" ".join(filter(None, told)), highlight=False, markup=False)
+    if len(rungs) > 1:
+        console.print(ladder(rungs))
+
+
+def _rungs(table: Path, row: dict) -> list[dict]:
+    """What OUT.ladder has of a path, the fewest edits first."""
+    import polars as pl
+
+    file = table.with_name(f"{table.name}.ladder")
+    if not file.exists():
+        return []
+    mine = pl.scan_parquet(file).filter(pl.col("agent") == row["agent"], pl.col("path") == row["path"]).collect()
+    original = pl.lit(row["original"], dtype=mine.schema["recourse"])
+    return mine.sort("distance").with_columns(original=original).to_dicts()
+
+
+def _own_steps(table: Path, row: dict) -> list[dict]:
+    """What OUT.fit says of the agent's own steps."""
+    import polars as pl
+
+    file = table.with_name(f"{table.name}.fit") / "policies.parquet"
+    if not file.exists():
+        return []
+    return pl.scan_parquet(file).filter(pl.col("agent") == row["agent"]).collect().to_dicts()
 
 
 def _why_rejected(table: Path, path: str) -> str:
@@ -96,6 +122,62 @@ def advice(row: dict) -> str:
     return f"What to do otherwise: {'; '.join(parts)} ({count} edit{'s' if count > 1 else ''})."
 
 
+def custom(row: dict, steps: list[dict]) -> str:
+    """How often the agent itself did what the recourse first does otherwise, in a sentence; "" where nobody can say.
+
+    Args:
+        steps: of the agent: how often (`count`) it took each `action` in each `state`.
+    """
+    first = next((i for i, edit in enumerate(row["edits"].replace("-", "")) if edit != "="), None)
+    dropped = row["edits"].find("-")
+    if dropped >= 0 and (first is None or dropped < first):
+        first = dropped
+    if not first or first > len(row["actions"]):
+        return ""
+    state, action = row["recourse"][first - 1], row["actions"][first - 1]
+    there = [step for step in steps if step["state"] == state]
+    times = sum(step["count"] for step in there if step["action"] == action)
+    every = sum(step["count"] for step in there)
+    return f"After {state}, {row['agent']} did so {times} of {every} times." if every else ""
+
+
+def closer(row: dict, rungs: list[dict]) -> str:
+    """What fewer edits would do, or that none will, where that is proved; "" where nobody can say.
+
+    Args:
+        rungs: of the path, the fewest edits first.
+    """
+    if not rungs:
+        return ""
+    fewest = rungs[0]
+    if fewest["distance"] < row["distance"]:
+        return f"The fewest edits that reach the goal: {_shorter(fewest)} ({fewest['distance']})."
+    return "Nothing closer reaches the goal." if fewest["proved"] else ""
+
+
+def _shorter(row: dict) -> str:
+    """The advice alone."""
+    return advice(row).removeprefix("What to do otherwise: ").rpartition(" (")[0]
+
+
+def ladder(rungs: list[dict]):
+    """The first rungs of one path and the chosen one, as a rich table: what each further edit buys."""
+    from rich import box
+    from rich.table import Table
+
+    told = [rung for i, rung in enumerate(rungs) if i < RUNGS or rung["chosen"]]
+    more = f"; {len(rungs) - len(told)} more in OUT.ladder" if len(told) < len(rungs) else ""
+    caption = f"→ is the one above{more}"
+    shown = Table(title="for each number of edits", box=box.SIMPLE_HEAD, caption=caption)
+    for name in ("", "edits", "R_goal", "log P"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("what to do otherwise")
+    for rung in told:
+        figures = [str(rung["distance"]), f"{rung['reward_after']:g}", f"{rung['s_policy']:.2f}"]
+        shown.add_row("→" if rung["chosen"] else "", *figures, _shorter(rung), style="bold" if rung["chosen"] else None)
+    return shown
+
+
 def _departures(original: list, recourse: list, edits: str) -> list[tuple[str | None, list[str], list[str]]]:
     """Where edits follow one another: the state before them that both paths share, those added and those dropped."""
     old, new = iter(map(str, original)), iter(map(str, recourse))
@@ -113,5 +195,8 @@ def _departures(original: list, recourse: list, edits: str) -> list[tuple[str | 
             added.append(next(new))
     return found
 
+
+RUNGS = 5
+"""How many rungs of a ladder are shown, beside the chosen one."""
 
 WORDS = {"=": "", "~": "replaced", "+": "inserted", "-": "deleted"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pprjax.commands.show import advice
+from pprjax.commands.show import advice, closer, custom
 from pprjax.logs.edits import alignments
 from pprjax.paths import Paths
 
@@ -60,3 +60,39 @@ def test_every_state_that_comes_or_goes_is_named_once(original, recourse):
         said_added += more.split(", then ")
         said_dropped += less.split(", ") if less else []
     assert (said_added, said_dropped) == (added, dropped)
+
+
+STEPS = [
+    {"state": "address", "action": "pay", "count": 6},
+    {"state": "address", "action": "exit", "count": 3},
+    {"state": "cart", "action": "address", "count": 9},
+]
+
+
+@pytest.mark.parametrize(
+    ("original", "recourse", "actions", "said"),
+    [
+        (
+            "cart address exit",
+            "cart address pay thanks",
+            "address pay thanks",
+            "After address, ann did so 6 of 9 times.",
+        ),
+        ("cart address", "cart pay", "pay", "After cart, ann did so 0 of 9 times."),
+        ("cart x address exit", "cart address exit", "address exit", "After cart, ann did so 9 of 9 times."),
+        ("home exit", "home pay", "pay", ""),  # ann was never at home
+        ("exit pay", "cart pay", "pay", ""),  # the start
+        ("cart address", "cart", "", ""),  # nothing is done instead
+    ],
+)
+def test_how_often_the_agent_does_so(original, recourse, actions, said):
+    changed = row(original.split(), recourse.split()) | {"agent": "ann", "actions": actions.split()}
+    assert custom(changed, STEPS) == said
+
+
+def test_fewer_edits_are_told_and_that_there_are_none():
+    near = row(["a", "b", "c"], ["a", "b", "d"]) | {"distance": 1, "proved": True}
+    far = row(["a", "b", "c"], ["a", "x", "y", "d"]) | {"distance": 3, "proved": True}
+    assert closer(far, [near, far]) == "The fewest edits that reach the goal: after b: d instead of c (1)."
+    assert closer(near, [near, far]) == "Nothing closer reaches the goal."
+    assert closer(near, [near | {"proved": False}, far]) == closer(near, []) == ""

@@ -1,0 +1,95 @@
+"""The ladder of each path of a log: every number of edits that buys something, beside the answer that was chosen."""
+
+import numpy as np
+import polars as pl
+import pytest
+from log_walks import CONFIG, NAMED, SMALL, WALKS, job
+from rapidfuzz.distance import Levenshtein
+
+import pprjax
+from pprjax.cli import main
+from pprjax.logs import jobs
+from pprjax.logs.fit import fit_log
+from pprjax.logs.frames import Search, answered
+from pprjax.logs.read import read_log
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ladders")
+    jobs.run(job(folder, search=Search(ladder=True)))
+    return folder
+
+
+def test_the_rungs_of_a_path_are_its_frontier(folder):
+    fitted = fit_log(read_log(WALKS, NAMED), "state=garden", deterministic=True)
+    rungs = pl.read_parquet(folder / "out.parquet.ladder")
+    number = {name: i for i, name in enumerate(fitted.states.tolist())}
+    missed = pl.read_parquet(folder / "out.parquet").filter(pl.col("status") != "met")
+    assert rungs.select("agent", "path").unique().height == missed.height > 20
+    for row in missed.sort("path").head(8).iter_rows(named=True):
+        original = [number[state] for state in row["original"]]
+        task = fitted.task(fitted.agents.tolist().index(row["agent"]), original[0])
+        front = pprjax.frontier(task, pprjax.Paths.from_lists([original]), CONFIG)
+        mine = rungs.filter(agent=row["agent"], path=row["path"])
+        assert mine["distance"].to_list() == front.distance.tolist()
+        np.testing.assert_allclose(mine["value"], front.value, rtol=1e-5)
+        np.testing.assert_allclose(mine["reward_after"], front.scores.goal, rtol=1e-5)
+        assert mine["proved"].all()
+        for rung in mine.iter_rows(named=True):
+            assert rung["distance"] == Levenshtein.distance(row["original"], rung["recourse"])
+            assert rung["distance"] == sum(edit != "=" for edit in rung["edits"])
+            assert len(rung["actions"]) == len(rung["recourse"]) - 1
+
+
+def test_the_answer_is_a_rung_and_the_same_as_without_the_ladder(folder, tmp_path):
+    rungs = pl.read_parquet(folder / "out.parquet.ladder").filter("chosen")
+    table = pl.read_parquet(folder / "out.parquet")
+    both = table.filter(pl.col("status") != "met").join(rungs, on=["agent", "path"], suffix="_rung")
+    assert both.height == rungs.height == (table["status"] != "met").sum()
+    for name in ("distance", "recourse", "actions", "edits", "reward_after"):
+        assert both[name].to_list() == both[f"{name}_rung"].to_list()
+    jobs.run(job(tmp_path))
+    plain = pl.read_parquet(tmp_path / "out.parquet")
+    np.testing.assert_allclose(plain["reward"].drop_nulls(), table["reward"].drop_nulls(), rtol=1e-5)
+    assert plain["distance"].to_list() == table["distance"].to_list()
+
+
+def test_a_ladder_of_an_earlier_run_does_not_stay(tmp_path):
+    jobs.run(job(tmp_path, search=Search(ladder=True)))
+    assert (tmp_path / "out.parquet.ladder").exists()
+    jobs.run(job(tmp_path))
+    assert not (tmp_path / "out.parquet.ladder").exists()
+
+
+def test_where_all_paths_are_met_there_is_no_rung():
+    log = read_log(WALKS, NAMED)
+    fitted = fit_log(log, "state=garden", deterministic=True)
+    met = next(log.frames()).filter(pl.col("states").list.contains("garden"))
+    assert met.height
+    assert answered(fitted, met, CONFIG, Search(ladder=True)).to_ladder(fitted).is_empty()
+
+
+@pytest.mark.slow
+def test_what_is_learned_has_a_ladder_too():
+    log = read_log(WALKS, NAMED)
+    fitted = fit_log(log, "state=garden")
+    few = next(log.frames()).filter(~pl.col("states").list.contains("garden"))[:2]
+    found = answered(fitted, few, SMALL, Search(ladder=True))
+    rungs, table = found.to_ladder(fitted), found.to_frame(fitted, 0)
+    assert rungs.filter("chosen")["recourse"].to_list() == table["recourse"].to_list()
+    assert not rungs["proved"].any()
+
+
+def test_show_prints_the_ladder_and_what_the_agent_does(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    rungs = pl.read_parquet(folder / "out.parquet.ladder")
+    several = rungs.group_by("agent", "path").agg(pl.len(), pl.col("distance").filter("chosen").first())
+    agent, path, _, distance = several.sort("len", "path").row(-1)
+    assert main(["show", str(folder / "out.parquet"), "--path", path, "--agent", agent]) == 0
+    shown = capsys.readouterr().out
+    mine = rungs.filter(agent=agent, path=path)
+    lines = [line.split() for line in shown.partition("for each number of edits")[2].splitlines()]
+    told = [(line[0] == "→", int(line["→" in line])) for line in lines if line and line["→" in line[:1]].isdigit()]
+    assert told[:3] == [(d == distance, d) for d in mine["distance"].to_list()[:3]]
+    assert f"{agent} did so" in shown
