@@ -49,11 +49,19 @@ def test_auto_takes_the_first_method_that_suits():
         pprjax.recourse(ring(), ROWS, CONFIG, method="learn")
 
 
-def test_a_learned_frontier_keeps_the_best_path_for_each_distance_of_those_that_recourse_samples():
-    learned = pprjax.frontier(ring(), ROWS, CONFIG, method="learn", key=KEY, progress=False)
+@pytest.fixture(scope="module")
+def learned():
+    return pprjax.frontier(ring(), ROWS, CONFIG, method="learn", key=KEY, progress=False)
+
+
+@pytest.mark.slow
+def test_a_learned_frontier_has_what_recourse_finds(learned):
     chosen = pprjax.recourse(ring(), ROWS, CONFIG, method="learn", key=KEY, progress=False)
     np.testing.assert_allclose(learned.at(CONFIG.lambda_path).reward, chosen.reward, rtol=1e-6)
     assert set(chosen.method) == {"learn"} and np.isposinf(chosen.gap).all()
+
+
+def test_a_learned_frontier_has_true_values_and_none_above_the_certified_one(learned):
     assert set(learned.method) == {"learn"} and np.isposinf(learned.bound).all()
     scores = pprjax.score(ring(), ROWS[learned.path], learned.paths, CONFIG)
     np.testing.assert_array_equal(scores.distance, learned.distance)
