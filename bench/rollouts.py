@@ -1,6 +1,9 @@
 """How fast are rollouts (step, agent, edit distance, rewards; no network) beside gymnax's FrozenLake-8x8?
 
-Both run 4,096 lanes of 40 steps of random actions: FrozenLake as gymnax steps it, ours with P_A, τ₀ and Eq. 5.
+Both run 4,096 lanes of 40 steps of random actions: FrozenLake as gymnax steps it, which begins anew by itself; ours
+with P_A, τ₀ and Eq. 5. Steps that happened are counted: on the default map most lanes end before their 40th step, and
+what a scan does after a lane's end is no step. So they are counted in a second world as well, in which no lane
+ends: from its flag the way leads back to the start.
 """
 
 from __future__ import annotations
@@ -41,9 +44,16 @@ def frozen_lake():
     return run
 
 
-def ours():
-    task = gridworld.task()
-    path = gridworld.bad_paths(task.env, 1)
+def endless(task):
+    """The same grid world, but from the flag every action leads back to the start."""
+    params = task.params
+    following = jnp.where(params.terminal[:, None], params.start, params.next_state)
+    return task.replace(params=params.replace(next_state=following, terminal=jnp.zeros_like(params.terminal)))
+
+
+def ours(task):
+    """A jitted run that gives R and the number of actions of each lane."""
+    path = gridworld.bad_paths(gridworld.task().env, 1)
     config = Config(habit="link")
 
     @jax.jit
@@ -56,20 +66,22 @@ def ours():
             uniform=jax.random.uniform(key, (STEPS, LANES)).T,
         )
         keys = jax.random.split(key, LANES)
-        return jax.vmap(lambda lane, k: rollout(task, original, lane, config, k))(lanes, keys).reward
+        done = jax.vmap(lambda lane, k: rollout(task, original, lane, config, k))(lanes, keys)
+        return done.reward, done.num_actions
 
     return partial(run, task)
 
 
 def main() -> None:
     key = jax.random.key(0)
-    lake, grid = frozen_lake(), ours()
+    lake, grid, forever = frozen_lake(), ours(gridworld.task()), ours(endless(gridworld.task()))
 
     def repeated(run):
         return lambda: [jax.block_until_ready(run(key)) for _ in range(CALLS)]
 
-    seconds = median_seconds(repeated(lake), repeated(grid), rounds=21)
-    steps = [CALLS * LANES * STEPS / s for s in seconds]
+    seconds = median_seconds(repeated(lake), repeated(grid), repeated(forever), rounds=21)
+    happened = [LANES * STEPS, *(int(run(key)[1].sum()) for run in (grid, forever))]
+    steps = [CALLS * number / s for number, s in zip(happened, seconds, strict=True)]
     moved = CALLS * LANES * 4 * (STEPS + 1)  # a random number for each step is read, a reward for each lane written
     finish(
         "rollouts",
@@ -77,7 +89,11 @@ def main() -> None:
             "frozen_lake_steps_per_s": steps[0],
             "pprjax_steps_per_s": steps[1],
             "ratio": steps[1] / steps[0],
-            **beside_floor(seconds[1], moved),
+            "mean_length": happened[1] / LANES,
+            "endless_steps_per_s": steps[2],
+            "endless_ratio": steps[2] / steps[0],
+            "endless_mean_length": happened[2] / LANES,
+            **beside_floor(seconds[2], moved),
         },
     )
 
