@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -187,65 +188,53 @@ def _solve_piece(
     traced_settings = replace(config, lambda_path=0.0, lambda_policy=0.0)  # each original has its own
     shared, inputs = devices.put((task, traced_settings), inputs, place)
     mesh = place if isinstance(place, Mesh) else None
-    rounds = max(r for r in range(1, ROUNDS + 1) if config.iterations % r == 0)
-    count = config.iterations // rounds
+    size, total = len(inputs[0]), config.iterations
+    stops = np.linspace(0, total, min(ROUNDS, total) + 1).astype(np.int32)
     with turn:
-        state, curves = _start(*shared, inputs, wanted=wanted, mesh=mesh), []
-    for r in range(rounds):
-        with turn if r == 0 else nullcontext():
-            state, curve = _train(*shared, inputs, state, start=r * count, count=count, mesh=mesh)
-        curves.append(jax.block_until_ready(curve))
-        advance(len(curve) / rounds)
-    with turn:
-        result = _finish(*shared, inputs, state, curve=jnp.concatenate(curves, axis=1), mesh=mesh)
-    return jax.device_get(result)
+        state = _start(*shared, inputs, wanted=wanted, mesh=mesh)
+    for start, stop in itertools.pairwise([*stops, np.int32(total + 1)]):
+        with turn if start == 0 else nullcontext():
+            state = jax.block_until_ready(_train(*shared, inputs, state, start=start, stop=stop, mesh=mesh))
+        advance(size * (min(stop, total) - start) / total)
+    original, _, trained = state
+    return jax.device_get(
+        _Result(
+            best=trained.best,
+            greedy=trained.greedy,
+            original_goal=original.reward_goal,
+            curve=trained.curve,
+            archive=trained.archive,
+            ladder=trained.ladder,
+        )
+    )
 
 
 def _each(function):
     """The function of one original, jitted and mapped over a piece of them, and that over the devices of a mesh."""
 
-    @partial(jax.jit, static_argnames=("count", "wanted", "mesh"))
-    def mapped(task, settings, inputs, state=None, *, start=0, curve=None, count=0, wanted=Wanted(), mesh=None):
+    @partial(jax.jit, static_argnames=("wanted", "mesh"))
+    def mapped(task, settings, inputs, state=None, *, start=0, stop=0, wanted=Wanted(), mesh=None):
         def piece(shared, batch):
-            task, settings, start = shared
+            task, settings, start, stop = shared
 
-            def one(symbols, length, actions, kept, key, lambda_path, lambda_policy, state, curve):
+            def one(symbols, length, actions, kept, key, lambda_path, lambda_policy, state):
                 config = replace(settings, lambda_path=lambda_path, lambda_policy=lambda_policy)
                 if state is None:
                     keys = jax.random.split(key, 4)
                     original = replace(trace(task, symbols, length, keys[0], actions), kept=kept)
-                    return original, keys[1:], function(task, original, config, keys[1:], wanted)
+                    return original, keys[2:], function(task, original, config, keys[1], wanted)
                 original, keys, state = state
-                return function(task, original, config, keys, state, start, count, curve)
+                return original, keys, function(task, original, config, state, keys, start, stop)
 
             return jax.vmap(cast(Any, one))(*batch)
 
-        return devices.sharded(piece, mesh)((task, settings, start), (*inputs, state, curve))
+        return devices.sharded(piece, mesh)((task, settings, start, stop), (*inputs, state))
 
     return mapped
 
 
-@_each
-def _start(task, original, config, keys, wanted):
-    return learner.init(task, original, config, keys[0], wanted)
-
-
-@_each
-def _train(task, original, config, keys, state, start, count, curve):
-    del curve
-    state, progress = learner.train(task, original, config, state, keys[1], start, count)
-    return (original, keys, state), progress.reward
-
-
-@_each
-def _finish(task, original, config, keys, state, start, count, curve):
-    """The best path so far, or a better one among paths sampled from the trained Q, its greedy path included."""
-    del start, count
-    greedy, lanes = learner.harvest(task, original, config, state, keys[2])
-    best = learner.better(state.best, learner.best_of(lanes))
-    found = None if state.archive is None else archive.extend(state.archive, lanes)
-    rungs = None if state.ladder is None else learner.climb(state.ladder, config, lanes)
-    return _Result(best, greedy, original_goal=original.reward_goal, curve=curve, archive=found, ladder=rungs)
+_start = _each(learner.init)
+_train = _each(learner.train)
 
 
 def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_recourses: int) -> Recourse:

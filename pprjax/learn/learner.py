@@ -47,19 +47,12 @@ class LearnerState:
     best_replay: Replay  # of the k best paths of each iteration
     other_replay: Any  # Replay of k random lanes of each; None without mixed_replay
     best: Trajectory  # the best path so far
+    greedy: Trajectory  # of the trained Q; no path before the harvest
+    curve: jax.Array  # float[iterations], R of the best path after each iteration so far
     best_missed: jax.Array  # float[], the largest R of a path that missed the goal
     scale: jax.Array  # float[], of the rewards; 0 before the first iteration
     archive: Archive | None  # of the best paths that differ; None where one recourse is enough
     ladder: Ladder | None  # of the best path for each number of edits; None where no frontier is wanted
-
-
-@struct.dataclass
-class Progress:
-    """One iteration, for the training curve."""
-
-    reward: jax.Array  # float[], R of the best path so far
-    iteration_reward: jax.Array  # float[], R of the iteration's best path
-    loss: jax.Array  # float[]
 
 
 def network(task: Task, config: Config, original: Original) -> QNetwork:
@@ -94,6 +87,8 @@ def init(task: Task, original: Original, config: Config, key: jax.Array, wanted:
         best_replay=ring,
         other_replay=ring if config.mixed_replay else None,
         best=best,
+        greedy=best,
+        curve=jnp.zeros(config.iterations, floating),
         best_missed=jnp.full((), -jnp.inf, floating),
         scale=jnp.zeros((), floating),
         archive=archive.empty(best, 2 * wanted.n_recourses, wanted.min_distance) if wanted.n_recourses > 1 else None,
@@ -126,10 +121,10 @@ def sample_paths(
     config: Config,
     state: LearnerState,
     behaviour: Behaviour,
-    key: jax.Array,
+    keys: jax.Array,
     bonus: Float[Array, "S A"],
 ) -> Trajectory:
-    """Paths that follow Q + bonus where `behaviour` leaves it to them; a leading axis as in `behaviour`."""
+    """Paths that follow Q + bonus where `behaviour` leaves it to them; a leading axis as in `behaviour` and `keys`."""
     net = network(task, config, original)
 
     def values(observation, position, time, row):
@@ -140,18 +135,32 @@ def sample_paths(
             task, original, lane, config, lane_key, values=values, bucket=lambda s: exploration.row_of(task, s)
         )
 
-    return jax.vmap(one)(behaviour, jax.random.split(key, behaviour.from_policy.shape[0]))
+    return jax.vmap(one)(behaviour, keys)
 
 
 def explore(
     task: Task, original: Original, config: Config, state: LearnerState, iteration: Int[Array, ""], key: jax.Array
 ) -> Trajectory:
-    """The b paths of an iteration; a leading axis of b."""
+    """The b paths of an iteration, and after them the greedy one: a leading axis of b + 1.
+
+    Iteration `config.iterations` is the harvest: ε is the smallest, and there is no bonus.
+    """
     key_lanes, key_paths = jax.random.split(key)
-    eps = exploration.epsilon(config, iteration)
+    harvest = iteration == config.iterations
+    eps = jnp.where(harvest, config.epsilon_end, exploration.epsilon(config, iteration))
     behaviour = exploration.behaviours(config, key_lanes, *_known(task, original, state), eps, iteration)
-    bonus = exploration.bonus(state.counts, config.c_e)
-    return sample_paths(task, original, config, state, behaviour, key_paths, bonus)
+    greedy = Behaviour(
+        forced=jnp.full(task.horizon, PAD, jnp.int32),
+        explore=jnp.zeros(task.horizon, bool),
+        from_policy=jnp.bool_(False),
+        uniform=jnp.zeros(task.horizon),
+    )
+    behaviour = jax.tree.map(
+        lambda lanes, last: jnp.append(lanes, last[None].astype(lanes.dtype), 0), behaviour, greedy
+    )
+    keys = jax.random.split(key_paths, config.num_paths + 1)
+    bonus = jnp.where(harvest, 0.0, exploration.bonus(state.counts, config.c_e))
+    return sample_paths(task, original, config, state, behaviour, keys, bonus)
 
 
 def _known(task: Task, original: Original, state: LearnerState) -> tuple[Int[Array, " T"], Int[Array, " T"]]:
@@ -201,12 +210,16 @@ def _ranking(lanes: Trajectory) -> Int[Array, " b"]:
     return jnp.lexsort((-lanes.reward, *broken, ~lanes.met))
 
 
-def iterate(
-    task: Task, original: Original, config: Config, state: LearnerState, iteration: Int[Array, ""], key: jax.Array
-) -> tuple[LearnerState, Progress]:
-    """One iteration of Algorithm 1: sample b paths, keep the k best, update Q, sync the target every C."""
-    key_lanes, key_tuples = jax.random.split(key)
-    lanes = explore(task, original, config, state, iteration, key_lanes)
+def learn_from(
+    task: Task,
+    original: Original,
+    config: Config,
+    state: LearnerState,
+    lanes: Trajectory,
+    iteration: Int[Array, ""],
+    key: jax.Array,
+) -> LearnerState:
+    """What an iteration of Algorithm 1 does with its b paths: keep the k best, update Q, sync the target every C."""
     order = _ranking(lanes)[: config.num_best]
     kept = jax.tree.map(lambda x: x[order], lanes)
     first = jax.tree.map(lambda x: x[0], kept)
@@ -218,6 +231,7 @@ def iterate(
         counts=exploration.count(state.counts, lanes),
         best_replay=replay.store(state.best_replay, kept, iteration),
         best=best,
+        curve=state.curve.at[iteration].set(best.reward),
         best_missed=jnp.maximum(state.best_missed, missed),
         archive=None if state.archive is None else archive.extend(state.archive, lanes),
         ladder=None if state.ladder is None else climb(state.ladder, config, lanes),
@@ -235,11 +249,22 @@ def iterate(
     def update(state, uniform):
         return _update(task, original, config, state, uniform, step_size)
 
-    state, losses = jax.lax.scan(update, state, jax.random.uniform(key_tuples, (config.updates, config.batch_size)))
+    state, _ = jax.lax.scan(update, state, jax.random.uniform(key, (config.updates, config.batch_size)))
     sync = (iteration + 1) % config.target_period == 0
     target_params = jax.tree.map(lambda new, old: jnp.where(sync, new, old), state.params, state.target_params)
-    progress = Progress(reward=best.reward, iteration_reward=first.reward, loss=losses.mean())
-    return replace(state, target_params=target_params), progress
+    return replace(state, target_params=target_params)
+
+
+def harvest(config: Config, state: LearnerState, lanes: Trajectory) -> LearnerState:
+    """The best of all paths, with those that the trained Q gives: its greedy one, the last of them, and b more."""
+    lanes = jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), lanes)
+    return replace(
+        state,
+        best=better(state.best, best_of(lanes)),
+        greedy=jax.tree.map(lambda x: x[0], lanes),
+        archive=None if state.archive is None else archive.extend(state.archive, lanes),
+        ladder=None if state.ladder is None else climb(state.ladder, config, lanes),
+    )
 
 
 def miss_penalty(state: LearnerState) -> Float[Array, ""]:
@@ -337,30 +362,30 @@ def _update(
 
 
 def train(
-    task: Task, original: Original, config: Config, state: LearnerState, key: jax.Array, start: int, count: int
-) -> tuple[LearnerState, Progress]:
-    """`count` iterations from iteration `start`. Progress has a leading axis of iterations."""
+    task: Task,
+    original: Original,
+    config: Config,
+    state: LearnerState,
+    keys: jax.Array,
+    start: Int[Array, ""] | int,
+    stop: Int[Array, ""] | int,
+) -> LearnerState:
+    """Iterations start, …, stop - 1 of Algorithm 1. Iteration `config.iterations` is the harvest: one program has both.
 
-    def body(state, iteration):
-        return iterate(task, original, config, state, iteration, jax.random.fold_in(key, iteration))
+    Args:
+        keys: of the training and of the harvest.
+    """
 
-    return jax.lax.scan(body, state, start + jnp.arange(count))
+    def body(iteration, state):
+        harvests = iteration == config.iterations
+        key_lanes, key_tuples = jax.random.split(jax.random.fold_in(keys[0], iteration))
+        lanes = explore(task, original, config, state, iteration, jnp.where(harvests, keys[1], key_lanes))
+        drawn = jax.tree.map(lambda x: x[:-1], lanes)
+        return jax.lax.cond(
+            harvests,
+            lambda state: harvest(config, state, lanes),
+            lambda state: learn_from(task, original, config, state, drawn, iteration, key_tuples),
+            state,
+        )
 
-
-def harvest(
-    task: Task, original: Original, config: Config, state: LearnerState, key: jax.Array
-) -> tuple[Trajectory, Trajectory]:
-    """The greedy path of the trained Q, and with it b more paths as a further iteration would sample them."""
-    key_lanes, key_paths = jax.random.split(key)
-    known = _known(task, original, state)
-    behaviour = exploration.behaviours(config, key_lanes, *known, config.epsilon_end, config.iterations)
-    greedy = Behaviour(
-        forced=jnp.full(task.horizon, PAD, jnp.int32),
-        explore=jnp.zeros(task.horizon, bool),
-        from_policy=jnp.bool_(False),
-        uniform=jnp.zeros(task.horizon),
-    )
-    behaviour = jax.tree.map(lambda x, y: jnp.concatenate([x[None].astype(y.dtype), y]), greedy, behaviour)
-    no_bonus = jnp.zeros(state.counts.shape)
-    lanes = sample_paths(task, original, config, state, behaviour, key_paths, no_bonus)
-    return jax.tree.map(lambda x: x[0], lanes), lanes
+    return jax.lax.fori_loop(start, stop, body, state)

@@ -41,24 +41,26 @@ CONFIGS = {"mended": SMALL, "plain": PLAIN}  # two, since each takes seconds to 
 
 
 def steps(name, count=1):
-    """The states after 0 … count iterations, their Progress and the lanes that each one sampled."""
+    """The states after 0 … count iterations, and the lanes that each one sampled."""
     while len(_history(name)[0]) <= count:
-        states, lanes, progress = _history(name)
+        states, lanes = _history(name)
         i = len(states) - 1
-        new, done, sampled = _iterate(CONFIGS[name], states[-1], jnp.int32(i), jax.random.key(i))
-        states.append(new), lanes.append(sampled), progress.append(done)
+        new, sampled = _iterate(CONFIGS[name], states[-1], jnp.int32(i), jax.random.key(i))
+        states.append(new), lanes.append(sampled)
     return _history(name)
 
 
 @lru_cache
 def _history(name):
-    return [jax.jit(learner.init)(TASK, ORIGINAL, CONFIGS[name], jax.random.key(7))], [], []
+    return [jax.jit(learner.init)(TASK, ORIGINAL, CONFIGS[name], jax.random.key(7))], []
 
 
 @jax.jit
 def _iterate(config, state, iteration, key):
-    sampled = learner.explore(TASK, ORIGINAL, config, state, iteration, jax.random.split(key)[0])
-    return *learner.iterate(TASK, ORIGINAL, config, state, iteration, key), sampled
+    key_lanes, key_tuples = jax.random.split(key)
+    sampled = learner.explore(TASK, ORIGINAL, config, state, iteration, key_lanes)
+    drawn = jax.tree.map(lambda x: x[:-1], sampled)
+    return learner.learn_from(TASK, ORIGINAL, config, state, drawn, iteration, key_tuples), drawn
 
 
 def ranked(lanes):
@@ -157,7 +159,7 @@ def test_the_td_error_is_its_formula(target, double):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_an_iteration_keeps_the_k_best_and_counts_all(name):
-    states, lanes, progress = steps(name, 2)
+    states, lanes = steps(name, 2)
     rank = ranked(lanes[0])
     assert 0 < lanes[0].met.sum() < 32  # both kinds are among them
     for i in range(2):
@@ -167,7 +169,6 @@ def test_an_iteration_keeps_the_k_best_and_counts_all(name):
         assert (ring.num_actions[at] == lanes[i].num_actions[np.array(order)]).all()
         assert (ring.observations[at] == lanes[i].observations[np.array(order)]).all()
         assert (ring.rewards[at] == lanes[i].rewards[np.array(order)]).all()
-        assert progress[i].iteration_reward == lanes[i].reward[order[0]]
     assert (states[2].best_replay.num_actions[16:] == 0).all()
     assert states[1].best.reward == lanes[0].reward[rank[0]]
     assert states[2].counts.sum() == lanes[0].num_actions.sum() + lanes[1].num_actions.sum()
@@ -176,18 +177,18 @@ def test_an_iteration_keeps_the_k_best_and_counts_all(name):
 
 
 def test_the_best_is_never_lost():
-    states, lanes, progress = steps("mended", 4)
+    states, lanes = steps("mended", 4)
     for i in range(4):
         everything = [
             (bool(m), float(r)) for lane in lanes[: i + 1] for m, r in zip(lane.met, lane.reward, strict=True)
         ]
         best = states[i + 1].best
         assert (bool(best.met), float(best.reward)) == max(everything)
-        assert progress[i].reward == best.reward
+        assert states[i + 1].curve[i] == best.reward
 
 
 def test_mixed_replay_holds_lanes_of_every_kind_and_plain_only_the_best():
-    states, lanes, _ = steps("mended", 2)
+    states, lanes = steps("mended", 2)
     for i in range(2):  # every fourth lane, another one each time
         ring = states[i + 1].other_replay
         at = slice(8 * i, 8 * (i + 1))
@@ -279,7 +280,7 @@ def test_of_two_that_miss_the_one_that_breaks_less_is_better():
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_rewards_are_scaled_by_the_first_iteration_and_by_no_other(name):
-    states, lanes, _ = steps(name, 2)
+    states, lanes = steps(name, 2)
     assert states[1].scale == pytest.approx(learner.RETURN_SCALE / np.abs(lanes[0].reward).mean(), rel=1e-5)
     assert np.abs(lanes[1].reward).mean() != pytest.approx(np.abs(lanes[0].reward).mean(), rel=1e-3)
     assert states[2].scale == states[1].scale
@@ -293,7 +294,8 @@ def test_the_step_size_falls_over_the_second_half_to_a_twentieth():
 
 def test_the_greedy_path_takes_the_best_action_everywhere():
     state = steps("mended")[0][1]
-    greedy, _ = jax.jit(partial(learner.harvest, TASK, ORIGINAL))(SMALL, state, jax.random.key(3))
+    lanes = jax.jit(partial(learner.explore, TASK, ORIGINAL))(SMALL, state, SMALL.iterations, jax.random.key(3))
+    greedy = jax.tree.map(lambda x: x[-1], lanes)
     net = learner.network(TASK, SMALL, ORIGINAL)
     assert greedy.num_actions > 1
     for t in range(int(greedy.num_actions)):
@@ -316,4 +318,4 @@ def test_a_greedy_lane_takes_the_action_with_the_largest_bonus(action):
 def _greedy(state, bonus):
     lanes = exploration.behaviours(SMALL, jax.random.key(0), *[jnp.full(T, PAD)] * 2, 0.0, 0)
     lanes = replace(lanes, forced=jnp.full_like(lanes.forced, PAD), explore=jnp.zeros_like(lanes.explore))
-    return learner.sample_paths(TASK, ORIGINAL, SMALL, state, lanes, jax.random.key(1), bonus)
+    return learner.sample_paths(TASK, ORIGINAL, SMALL, state, lanes, jax.random.split(jax.random.key(1), 32), bonus)

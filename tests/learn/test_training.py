@@ -53,3 +53,22 @@ def test_a_path_of_the_trained_q_may_be_the_best():
     found = learn(ring(), Paths.from_lists(ORIGINALS * 4), SMALL, key=jax.random.key(2), progress=False)
     assert (found.reward >= found.greedy_reward).all()
     assert np.count_nonzero(found.reward > found.curve[:, -1] + 1e-6) >= 2
+
+
+def test_the_harvest_is_the_best_of_its_paths_and_has_no_bonus():
+    """Iteration `config.iterations`: the greedy path is the last lane, and nothing is learned."""
+    task, symbols = ring(), jnp.asarray(ORIGINALS[0])
+    task = task.replace(policy=TablePolicy(jnp.asarray(task.policy.probs)))
+    original = jax.jit(trace)(task, symbols, jnp.int32(len(symbols)), KEY)
+    keys = jax.random.split(KEY)
+    state = jax.jit(learner.init)(task, original, SMALL, KEY)
+    train = jax.jit(learner.train)
+    before = train(task, original, SMALL, state, keys, 0, SMALL.iterations)
+    after = train(task, original, SMALL, before, keys, SMALL.iterations, SMALL.iterations + 1)
+    lanes = jax.jit(learner.explore)(task, original, SMALL, before, SMALL.iterations, keys[1])
+    jax.tree.map(np.testing.assert_array_equal, after.greedy, jax.tree.map(lambda x: x[-1], lanes))
+    found = [before.best, *(jax.tree.map(lambda x, i=i: x[i], lanes) for i in range(SMALL.num_paths + 1))]
+    best = max(found, key=lambda path: (bool(path.met), float(path.reward)))
+    assert (after.best.met, after.best.reward) == (best.met, best.reward)
+    for name in ("params", "counts", "curve", "scale"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(before, name), getattr(after, name))
