@@ -16,6 +16,7 @@ from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
 from pprjax.config import Config, check_config
 from pprjax.learn.batches import learn, learn_frontier
+from pprjax.learn.stopping import Stop
 from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.search.points import search_points
@@ -41,6 +42,7 @@ def recourse(
     calls: int | None = None,
     n_recourses: int = 1,
     min_distance: int = 1,
+    stop: Literal["certified"] | int | None = None,
     ids: Int[np.ndarray, " B"] | None = None,
     chunk: int | None = None,
     progress: bool | None = None,
@@ -62,6 +64,9 @@ def recourse(
         n_recourses: how many recourses an original gets at most, the best first. All that count meet the goal and keep
             the constraints; where fewer were found there are fewer rows, but never none.
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of them, at least.
+        stop: of "learn": when the training of an original ends before its last iteration: once its best path has not
+            changed for this many iterations; or "certified", once it is worth as much as the certificate says that a
+            path can be, where there is one; default never.
         ids: of "learn": the numbers from which originals derive their keys; default 0 … B - 1.
         chunk: of "learn": originals that one program trains side by side, at most; default 1 where the devices are
             cores, 64 elsewhere. It changes time and memory and no result.
@@ -74,12 +79,13 @@ def recourse(
     check_config(config, len(originals))
     if isinstance(task, Stack):
         options: dict[str, Any] = dict(
-            key=key, method=method, calls=calls, n_recourses=n_recourses, min_distance=min_distance
+            key=key, method=method, calls=calls, n_recourses=n_recourses, min_distance=min_distance, stop=stop
         )
         return each(task, originals, config, partial(recourse, chunk=chunk, progress=progress, **options), ids)
     check_starts(task, originals)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
     _check_least(0, calls=calls)
+    ends = _stop(stop)
     for choice in _choices(task, config, method):
         try:
             if choice == "exact":
@@ -92,6 +98,8 @@ def recourse(
     if method == "search":
         raise ValueError(f'n_recourses: expected 1 with method "search", got {n_recourses}')
     key = _needed(key)
+    if stop == "certified":
+        ends = Stop(bound=exact(task, originals, config).reward)
     return learn(
         task,
         originals,
@@ -99,6 +107,7 @@ def recourse(
         key=key,
         n_recourses=n_recourses,
         min_distance=min_distance,
+        stop=ends,
         ids=ids,
         chunk=chunk,
         progress=progress,
@@ -159,6 +168,19 @@ def _check_least(least: int, **values: int | None) -> None:
     for name, value in values.items():
         if value is not None and value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")
+
+
+def _stop(stop: str | int | None) -> Stop:
+    """What ends a training early, but for the certificate.
+
+    Raises:
+        ValueError: it is neither "certified" nor a number of iterations.
+    """
+    if stop is None or stop == "certified":
+        return Stop()
+    if isinstance(stop, str) or stop < 1:
+        raise ValueError(f'stop: expected "certified" or a number of iterations, at least 1, got {stop!r}')
+    return Stop(patience=int(stop))
 
 
 def _needed(key: jax.Array | None) -> jax.Array:

@@ -25,6 +25,7 @@ from pprjax.constraints import kept_symbols, without_keep
 from pprjax.ladder import Ladder
 from pprjax.learn import archive, learner
 from pprjax.learn.learner import Wanted
+from pprjax.learn.stopping import LOOKS, Stop, kept_where
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.progress import progress_bar
@@ -51,13 +52,14 @@ def learn(
     key: jax.Array,
     n_recourses: int = 1,
     min_distance: int = 1,
+    stop: Stop = Stop(),
     ids: Int[np.ndarray, " B"] | None = None,
     chunk: int | None = None,
     progress: bool | None = None,
 ) -> Recourse:
     """`pprjax.recourse` by Algorithm 1: the best of all paths that were sampled. Its arguments were checked there."""
     wanted = Wanted(n_recourses=n_recourses, min_distance=min_distance)
-    result = _trained(task, originals, config, key, wanted, ids=ids, chunk=chunk, progress=progress)
+    result = _trained(task, originals, config, key, wanted, stop=stop, ids=ids, chunk=chunk, progress=progress)
     return _assemble(task, originals, config, result, n_recourses)
 
 
@@ -92,6 +94,7 @@ def _trained(
     key: jax.Array,
     wanted: Wanted,
     *,
+    stop: Stop = Stop(),
     ids: Int[np.ndarray, " B"] | None = None,
     chunk: int | None = None,
     progress: bool | None = None,
@@ -133,6 +136,7 @@ def _trained(
                     config,
                     jax.tree.map(lambda x, at=piece: x[at], inputs),
                     wanted,
+                    stop.of(piece),
                     workers[worker],
                     turn,
                     listen,
@@ -180,6 +184,7 @@ def _solve_piece(
     config: Config,
     inputs: tuple,
     wanted: Wanted,
+    stop: Stop,
     place: Any,
     turn: Lock,
     advance: Callable[[float], None],
@@ -189,20 +194,30 @@ def _solve_piece(
     shared, inputs = devices.put((task, traced_settings), inputs, place)
     mesh = place if isinstance(place, Mesh) else None
     size, total = len(inputs[0]), config.iterations
-    stops = np.linspace(0, total, min(ROUNDS, total) + 1).astype(np.int32)
+    rounds = np.linspace(0, total, min(ROUNDS if stop.never else LOOKS, total) + 1).astype(np.int32)
+    last = np.full(size, total)  # how many iterations each was trained
     with turn:
-        state = _start(*shared, inputs, wanted=wanted, mesh=mesh)
-    for start, stop in itertools.pairwise([*stops, np.int32(total + 1)]):
+        original, keys, trained = _start(*shared, inputs, wanted=wanted, mesh=mesh)
+    for start, end in itertools.pairwise([*rounds, np.int32(total + 1)]):
+        ended = (last < total) & (start < total)
+        advance(size * (min(end, total) - start) / total)
+        if ended.all():
+            continue
         with turn if start == 0 else nullcontext():
-            state = jax.block_until_ready(_train(*shared, inputs, state, start=start, stop=stop, mesh=mesh))
-        advance(size * (min(stop, total) - start) / total)
-    original, _, trained = state
+            state = original, keys, trained
+            *_, new = jax.block_until_ready(_train(*shared, inputs, state, start=start, stop=end, mesh=mesh))
+        trained = kept_where(ended, trained, new)
+        if not stop.never and end < total:
+            done = stop.reached(np.asarray(trained.curve)[:, :end], np.asarray(trained.best.met))
+            last = np.where(done & ~ended, end, last)
+    curve = np.asarray(trained.curve)
+    settled = np.take_along_axis(curve, last[:, None] - 1, axis=1)
     return jax.device_get(
         _Result(
             best=trained.best,
             greedy=trained.greedy,
             original_goal=original.reward_goal,
-            curve=trained.curve,
+            curve=np.where(np.arange(total) < last[:, None], curve, settled),
             archive=trained.archive,
             ladder=trained.ladder,
         )
