@@ -21,7 +21,7 @@ from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.search.points import search_points
 from pprjax.stacked import Stack, each
-from pprjax.task import Task
+from pprjax.task import Task, check_agent, check_step
 
 Method = Literal["auto", "exact", "search", "learn"]
 """How paths are found. "exact": with proof, in a finite deterministic world whose P_A has no memory; "search": a beam
@@ -82,7 +82,7 @@ def recourse(
             key=key, method=method, calls=calls, n_recourses=n_recourses, min_distance=min_distance, stop=stop
         )
         return each(task, originals, config, partial(recourse, chunk=chunk, progress=progress, **options), ids)
-    check_starts(task, originals)
+    check_task(task, originals)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
     _check_least(0, calls=calls)
     ends = _stop(stop)
@@ -148,7 +148,7 @@ def frontier(
     if isinstance(task, Stack):
         options: dict[str, Any] = dict(key=key, method=method, max_edits=max_edits, calls=calls, progress=progress)
         return each(task, originals, config, partial(frontier, **options), ids)
-    check_starts(task, originals)
+    check_task(task, originals)
     _check_least(0, max_edits=max_edits, calls=calls)
     choices = _choices(task, config, method)
     if "exact" in choices:
@@ -235,6 +235,13 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
         return ("learn",)
     table = task.num_states is not None and not jax.tree.leaves(task.policy.init())
     return ("exact", "search", "learn") if table else ("search", "learn")
+
+
+def check_task(task: Task, originals: Paths) -> None:
+    """Raise a ValueError or a TypeError for a world, an agent or starts of paths that no method can work with."""
+    check_step(task)
+    check_agent(task)
+    check_starts(task, originals)
 
 
 def check_starts(task: Task, originals: Paths) -> None:

@@ -21,6 +21,9 @@ from pprjax.ruled import RuledWorld, own_state, without_rules
 
 State = Any
 
+MOST_LOG_PROB = 1e-3
+"""The logarithm of what all probabilities of a state may sum to: 1, and what float32 may add."""
+
 SMALL_WORLD = 4096
 """States up to which a table of them is made for each rollout."""
 
@@ -78,7 +81,10 @@ class Task:
         if not hasattr(self.env, "symbol"):
             raise TypeError(f"env: expected a gymnax Environment with a `symbol` method, got {type(self.env).__name__}")
         if not isinstance(self.policy, Policy):
-            raise TypeError(f"policy: expected `init` and `step`, got {type(self.policy).__name__}")
+            wrap = "; pprjax.TablePolicy makes one of a table" if hasattr(self.policy, "shape") else ""
+            raise TypeError(
+                f"policy: expected an object with the methods init and step, got {type(self.policy).__name__}{wrap}"
+            )
         if self.params is None:
             object.__setattr__(self, "params", self.env.default_params)
         if self.horizon is None:
@@ -309,3 +315,46 @@ def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:
     off = np.flatnonzero(np.abs(table.sum(1) - 1) > 1e-3)
     if off.size:
         raise ValueError(f"policy.probs[{off[0]}]: expected a row that sums to 1, got {table[off[0]].sum():.6g}")
+
+
+def check_step(task: Task) -> None:
+    """Raise a ValueError that names what `step_env` makes of another type or shape than `reset_env` does."""
+    if hasattr(task.env, "state_from_id"):
+        return
+    key = jax.random.key(0)
+    before = jax.eval_shape(task.reset, key)
+    after = jax.eval_shape(lambda: task.step(key, task.reset(key), jnp.int32(0))[0])
+    first, then = (jax.tree_util.tree_flatten_with_path(state)[0] for state in (before, after))
+    if [path for path, _ in first] != [path for path, _ in then]:
+        raise ValueError("task.env: expected step_env to return a state with the fields of the one it is given")
+    for (path, old), (_, new) in zip(first, then, strict=True):
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            raise ValueError(
+                f"task.env: expected step_env to keep the type of state{jax.tree_util.keystr(path)}, "
+                f"{old.dtype}{list(old.shape)}, got {new.dtype}{list(new.shape)}"
+            )
+
+
+def check_agent(task: Task) -> None:
+    """Raise a TypeError where P_A is no pytree, and a ValueError where its first step gives no log-probabilities."""
+    policy = task.policy
+    if isinstance(policy, TablePolicy):
+        return
+    if any(leaf is policy for leaf in jax.tree.leaves(policy)):
+        raise TypeError(f"policy: expected a pytree, got {type(policy).__name__}; make it a flax.struct.dataclass")
+    shape = jax.eval_shape(_first_log_probs, task).shape
+    if shape != (task.num_actions,):
+        raise ValueError(
+            f"policy.step: expected {task.num_actions} log-probabilities, one an action, got shape {shape}"
+        )
+    total = float(jax.nn.logsumexp(_first_log_probs(task)))
+    if not total <= MOST_LOG_PROB:
+        raise ValueError(
+            "policy.step: expected log-probabilities, whose exponentials sum to 1 at most, got a sum of "
+            f"{np.exp(total):.4g} in the first state; jax.nn.log_softmax makes them of any numbers"
+        )
+
+
+@jax.jit
+def _first_log_probs(task: Task) -> Float[Array, " A"]:
+    return task.log_probs(task.policy.init(), task.reset(jax.random.key(0)))[1]

@@ -12,7 +12,7 @@ from pprjax_envs import TabularMDP
 
 from pprjax.goals import AtLeast, Condition, Goal, Outcome, at_least, class_is, improved, reached
 from pprjax.policy import Policy, TablePolicy, softmax
-from pprjax.task import Task, World
+from pprjax.task import Task, World, check_agent, check_step
 
 KEY = jax.random.key(0)
 NEXT_STATE = np.array([[1, 2], [2, -1], [0, 0]])
@@ -78,7 +78,11 @@ def test_horizon_and_parameters_come_from_the_world():
     ("changes", "error", "message"),
     [
         ({"env": object()}, TypeError, r"^env: expected a gymnax Environment with a `symbol` method, got object$"),
-        ({"policy": PROBS}, TypeError, r"^policy: expected `init` and `step`, got ndarray$"),
+        (
+            {"policy": PROBS},
+            TypeError,
+            r"^policy: .* methods init and step, got ndarray; pprjax.TablePolicy makes one of",
+        ),
         ({"goal": "flag"}, TypeError, r"^goal: expected a condition or a function, got str$"),
         ({"horizon": 0}, ValueError, r"^horizon: .* at least 1 action, got 0$"),
         ({"horizon": -2}, ValueError, r"^horizon: .* at least 1 action, got -2$"),
@@ -277,3 +281,66 @@ def test_softmax_by_hand():
     assert Task(mdp(next_state=np.array([[1, -1], [2, 0], [0, 0]])), TablePolicy(softmax(jnp.zeros((3, 2)))))
     with pytest.raises(WRONG):
         softmax(values, available=jnp.ones((3, 5), bool))
+
+
+class Growing(Plain):
+    """A step that makes another kind of state."""
+
+    def __init__(self, after):
+        self.after = after
+
+    def step_env(self, key, state, action, params):
+        return jnp.zeros(2), self.after(state), 1, jnp.bool_(False), {}
+
+
+@pytest.mark.parametrize(
+    ("after", "message"),
+    [
+        (lambda state: state + 0.5, r"keep the type of state, int32\[\], got float32\[\]"),
+        (lambda state: jnp.stack([state, state]), r"keep the type of state, int32\[\], got int32\[2\]"),
+        (lambda state: {"x": state}, "a state with the fields of the one it is given"),
+    ],
+)
+def test_a_step_that_changes_the_type_of_a_state_is_named(after, message):
+    check_step(Task(Plain(), Count()))
+    with pytest.raises(ValueError, match=message):
+        check_step(Task(Growing(after), Count()))
+
+
+class Unregistered:
+    """No pytree."""
+
+    def init(self):
+        return ()
+
+    def step(self, carry, state):
+        return carry, jnp.log(jnp.full(3, 1 / 3))
+
+
+@struct.dataclass
+class Says:
+    """Always the same."""
+
+    log_probs: jax.Array
+
+    def init(self):
+        return ()
+
+    def step(self, carry, state):
+        return carry, self.log_probs
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "message"),
+    [
+        (Unregistered(), TypeError, "expected a pytree, got Unregistered; make it a flax.struct.dataclass"),
+        (Says(jnp.full(3, 1 / 3)), ValueError, r"sum of 4.187 in the first state; jax.nn.log_softmax makes them"),
+        (Says(jnp.full(3, jnp.nan)), ValueError, "got a sum of nan"),
+        (Says(jnp.zeros(2)), ValueError, r"expected 3 log-probabilities, one an action, got shape \(2,\)"),
+    ],
+)
+def test_an_agent_that_gives_no_log_probabilities_is_named(policy, error, message):
+    options = dict(params={}, horizon=5)
+    check_agent(Task(Plain(), Says(jnp.log(jnp.array([0.5, 0.3, 0.0]))), **options))  # not all need be offered
+    with pytest.raises(error, match=message):
+        check_agent(Task(Plain(), policy, **options))

@@ -56,7 +56,8 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
     Raises:
         ValueError: the world is not finite (it has no `state_id`) or not known to be deterministic (see
             `Task.deterministic`), a state's id is out of range, or P_A remembers the path (its carry is not empty).
-            What a world says of itself is put to the test: four draws of each transition must agree.
+            What a world says of itself is put to the test: four draws of each transition must agree, and states of one
+            id must act alike as far as they are met.
     """
     if task.num_states is None:
         raise ValueError("task.env: expected a finite world, one with `state_id` and `num_states`")
@@ -74,6 +75,7 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
     seen: list[_Found] = [jax.tree.map(lambda x: x[:1], root)]
     blocks: list[_Expansion] = []
     followings: list[np.ndarray] = []
+    again: list[_Found] = []
     _check_id(root.state_id, task.num_states)
     row_of[root.state_id[0], 0] = 0
     count, pending = 1, list(seen)
@@ -95,6 +97,9 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
                 count += len(first)
                 seen.append(added)
                 pending.append(added)
+            if not hasattr(task.env, "state_from_id"):  # with it an id is all of a state
+                others = np.setdiff1d(np.arange(len(keys)), first)[:FRONTIER]
+                again.append(jax.tree.map(lambda x, at=others: x[at], targets))
             following = np.full(block.available.shape, UNAVAILABLE, np.int32)
             following[open_edges[:, 0], open_edges[:, 1]] = row_of.reshape(-1)[keys]
             blocks.append(block)
@@ -102,8 +107,12 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
 
     rows = jax.tree.map(lambda *parts: np.concatenate(parts), *seen)
     edges = jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
+    following = np.concatenate(followings)
+    for states in again:
+        if len(states.state_id):
+            _check_alike(task, states, row_of, following, edges)
     return Tables(
-        following=np.concatenate(followings),
+        following=following,
         reward=edges.reward,
         habit=edges.habit,
         log_prob=edges.log_prob,
@@ -150,6 +159,23 @@ def _expand(task: Task, part: _Found, habit: Habit) -> tuple[_Expansion, _Found]
             f"action {action} in state {part.state_id[row]} comes out differently from time to time"
         )
     return block, found
+
+
+def _check_alike(task: Task, states: _Found, row_of: np.ndarray, following: np.ndarray, edges: _Expansion) -> None:
+    """Raise a ValueError where one of these states, at most FRONTIER, acts otherwise than the row of its id says."""
+    block, found = _expand(task, states, "regret")
+    row = row_of[states.state_id, states.ended.astype(int)]
+    goes_on = block.available & ~states.ended[:, None]
+    leads = np.where(goes_on, row_of[found.state_id, found.ended.astype(int)], UNAVAILABLE)
+    same = (leads == following[row]) & (~goes_on | np.isclose(block.reward, edges.reward[row], rtol=1e-4, atol=1e-5))
+    same &= ~goes_on | np.isclose(np.exp(block.log_prob), np.exp(edges.log_prob[row]), rtol=1e-3, atol=1e-5)
+    unlike = np.argwhere(~same)
+    if unlike.size:
+        i, action = unlike[0]
+        raise ValueError(
+            "task.env.state_id: expected another number for states that act otherwise, got two of id "
+            f"{states.state_id[i]}; in them action {action} differs in where it leads, what it pays or how likely it is"
+        )
 
 
 @jax.jit

@@ -117,3 +117,46 @@ def test_draws_refute_a_word_that_is_not_kept():
 def test_a_map_is_deterministic():
     env = GridWorld()
     assert Task(env, TablePolicy(np.full((env.num_states, env.num_actions), 0.25, np.float32))).deterministic
+
+
+@struct.dataclass
+class Lift(environment.EnvState):
+    floor: jax.Array
+    has_key: jax.Array
+
+
+class Building(environment.Environment):
+    """Three floors with a key on the first; the door on the third opens with it. Down, up."""
+
+    num_actions, deterministic = 2, True
+
+    def __init__(self, tells_key):
+        self.tells_key, self.num_states = tells_key, 6
+
+    @property
+    def default_params(self):
+        return environment.EnvParams(max_steps_in_episode=8)
+
+    def reset_env(self, key, params):
+        return jnp.int32(1), Lift(time=0, floor=jnp.int32(1), has_key=jnp.bool_(False))
+
+    def step_env(self, key, state, action, params):
+        floor = jnp.clip(state.floor + 2 * action - 1, 0, 2)
+        has_key = state.has_key | (floor == 0)
+        after = Lift(time=state.time + 1, floor=floor, has_key=has_key)
+        return floor, after, jnp.float32(floor == 2), (floor == 2) & has_key, {}
+
+    def symbol(self, state, params):
+        return state.floor
+
+    def state_id(self, state, params):
+        return state.floor + 3 * state.has_key * self.tells_key
+
+
+@pytest.mark.parametrize("certify", [exact, exact_frontier])
+def test_a_number_that_forgets_a_part_of_the_state_is_refused(certify):
+    policy, originals = TablePolicy(np.full((6, 2), 0.5, np.float32)), Paths.from_lists([[1, 2]])
+    found = certify(Task(Building(True), policy, goal=reached), originals, CONFIG)
+    assert found.status[0] == "reached_goal"
+    with pytest.raises(ValueError, match=r"state_id: expected another number .*, got two of id 1; in them action 1"):
+        certify(Task(Building(False), policy, goal=reached), originals, CONFIG)
