@@ -53,14 +53,15 @@ def highlights(lines: list[Line]) -> str:
         f"The learner comes within 1 % of the certified optimum in {percent(quality['within_1_flag'])} of the cases, "
         f"over {len(quality['cells']['flag'])} pairs of weights. The printed algorithm does in "
         f"{percent(plain['within_1_flag'])}.",
-        f"An original takes {seconds(latest['batching']['seconds_each_of_256'])} to learn among 256, and "
-        f"{seconds(1 / certificates)} to certify.",
+        f"When 256 originals are learned together, each takes {seconds(latest['batching']['seconds_each_of_256'])}. A "
+        f"certificate takes {seconds(1 / certificates)}.",
         f"{log['paths']:,} logged paths take {log['minutes']:.1f} minutes from file to file, certified, and "
         f"{log['peak_gib']:.2g} GiB of memory.",
         f"Edit distances: {number(rates['levenshtein'])} a second, {ratio(latest['edit_distance']['ratio'])} times as "
         "many as rapidfuzz.",
-        f"Years, beside a beam search with as many classifier calls: the mean R is smaller by {shortfalls} (λ_policy).",
-        f"Text, beside a beam search: R is at least as large in {percent(text['at_least_beam'])} of the cases.",
+        f"Years: the learner's mean R is below that of a beam search with as many classifier calls, by {shortfalls} "
+        "(λ_policy).",
+        f"Text: the learner's R is at least that of a beam search in {percent(text['at_least_beam'])} of the cases.",
     ]
     return "\n" + "\n".join(f"* {point}" for point in points) + "\n\n"
 
@@ -114,8 +115,13 @@ def quality(line: Line) -> list[Row]:
 
 
 def rollouts(line: Line) -> list[Row]:
-    ours, theirs = line["pprjax_steps_per_s"], line["frozen_lake_steps_per_s"]
-    return [("rollout steps/s, no network", number(ours), f"gymnax FrozenLake {number(theirs)}", ratio(line["ratio"]))]
+    theirs = f"gymnax FrozenLake {number(line['frozen_lake_steps_per_s'])}"
+    length = f", of lanes that end after {line['mean_length']:.1f} of 40 steps" if "mean_length" in line else ""
+    rows = [(f"rollout steps/s, no network{length}", number(line["pprjax_steps_per_s"]), theirs, ratio(line["ratio"]))]
+    if "endless_ratio" in line:
+        ours, more = number(line["endless_steps_per_s"]), ratio(line["endless_ratio"])
+        rows.append(("the same, of lanes that do not end", ours, theirs, more))
+    return rows
 
 
 def distances(line: Line) -> list[Row]:

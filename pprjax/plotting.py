@@ -33,6 +33,10 @@ def curves(curve: Float[np.ndarray, "B iterations"], *, ax: Any = None) -> Any:
     return ax
 
 
+LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#111111")
+"""Colours that most of those who see few colours can tell apart (Okabe and Ito 2008)."""
+
+
 def ladders(table: pl.DataFrame, *, by: str = "path", axes: Any = None) -> Any:
     """What every further edit buys: v, R_goal and R_policy over the edits, one line an original.
 
@@ -48,7 +52,7 @@ def ladders(table: pl.DataFrame, *, by: str = "path", axes: Any = None) -> Any:
         plt.close(figure)
     markers, dashes = "osD^vP*X", ("-", "--", "-.", ":")
     for number, (key, rows) in enumerate(table.group_by(by, maintain_order=True)):
-        shade = plt.get_cmap("viridis")(0.85 * (number % 10) / 10)
+        shade = LINES[number % len(LINES)]
         for ax, column in zip(axes, ("value", "s_goal", "r_policy"), strict=True):
             ax.plot(
                 rows["distance"], rows[column], color=shade, linewidth=1.2, markersize=4,

@@ -47,7 +47,7 @@ def test_help_and_unknown_commands_wait_for_no_import():
 
 
 def test_the_knobs_stand_in_groups_the_usual_ones_first(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "100")  # one box below the other
     for command in ("gridworld", "recourse"):
         with pytest.raises(SystemExit):
             main([command, "--help"])

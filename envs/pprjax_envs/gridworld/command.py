@@ -33,8 +33,8 @@ def main(
     """Improve bad taxi routes, for a driver who likes highways and for one who prefers local roads.
 
     Prints for each route what it missed, the fewest edits that reach the goal, the recourse that is best at λ_path, and
-    how far that may be from the best there is. Writes recourse.parquet, ladder.parquet, summary.json, routes.png and
-    ladder.png.
+    how far that may be from the best there is. Writes recourse.parquet, ladder.parquet, summary.json, routes.png (the
+    fewest edits), best.png (the best at λ_path) and ladder.png.
 
     Args:
         out: the folder to write to; made if it is missing.
@@ -73,8 +73,12 @@ def main(
         table, points, seconds = both_drivers(env, originals, config, goal=goal, seed=seed, method=method)
     write_table(table, folder / "recourse.parquet")
     write_table(points, folder / "ladder.parquet")
-    plotting.save(figures.routes(env, table, edited="recourse" if paper else "fewest"), folder / "routes.png")
-    plotting.save(figures.ladder(points, path=0), folder / "ladder.png")
+    drawn = {"routes.png": figures.routes(env, table, edited="recourse" if paper else "fewest")}
+    if not paper:
+        drawn["best.png"] = figures.routes(env, table)
+    drawn["ladder.png"] = figures.ladder(points, path=0)
+    for name, figure in drawn.items():
+        plotting.save(figure, folder / name)
     total = time.perf_counter() - started
     times = {"total": total, "compile": compiling.seconds, **seconds}
     write_json(_summary(table, num, goal, seed, config, times), folder / "summary.json")
@@ -85,7 +89,7 @@ def main(
     console.print(
         f"{share:.0%} of {len(table)} recourses are within 1 % of the best there is; the largest gap is {gap:.2%}.\n"
         f"{total:.1f} s, of which {compiling.seconds:.1f} s compiling. Written to {folder}: recourse.parquet, "
-        "ladder.parquet, summary.json, routes.png, ladder.png."
+        f"ladder.parquet, summary.json, {', '.join(drawn)}."
     )
 
 

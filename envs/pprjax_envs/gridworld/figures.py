@@ -17,7 +17,7 @@ def routes(env: GridWorld, table: pl.DataFrame, *, edited: str = "recourse") -> 
     """A map for each original, with a route of both drivers.
 
     Args:
-        edited: the column of the routes; rows without one draw none.
+        edited: the column of the routes, "recourse" or "fewest"; rows without one draw none.
     """
     paths = table["path"].unique().sort()
     columns = min(2, len(paths))
@@ -32,8 +32,16 @@ def routes(env: GridWorld, table: pl.DataFrame, *, edited: str = "recourse") -> 
         mine = {row["driver"]: row for row in table.filter(path=path).iter_rows(named=True)}
         original = next(iter(mine.values()))["original"]
         answers = {driver: row[edited] for driver, row in mine.items() if row[edited] is not None}
-        env.render(original, recourse=answers, title=f"route {path}", ax=ax)
+        env.render(original, recourse=answers, title=f"route {path}: {_edits(mine, edited)}", ax=ax)
     return figure
+
+
+def _edits(rows: dict[str, dict], edited: str) -> str:
+    """How many edits each driver's route takes, in words."""
+    column = "fewest_distance" if edited == "fewest" else "distance"
+    counts = [str(row[column]) for row in rows.values() if row[edited] is not None]
+    said = " and ".join(dict.fromkeys(counts)) or "none"
+    return f"fewest edits, {said}" if edited == "fewest" else f"{said} edits"
 
 
 def ladder(points: pl.DataFrame, *, path: int) -> Figure:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from pprjax_envs.text.pretrained import load
 
-INSTALL = "{0}: needs the package {0}, which `python3 -m pip install 'pprjax[text]'` brings"
+INSTALL = "{0}: needs the package {0}, which `python3 -m pip install 'PATH/TO/pprjax[text]'` brings"
 
 DIRECTIONS = ("positive", "negative")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-INSTALL = "needs transformers and PyTorch, which `python3 -m pip install 'pprjax[hf]'` brings"
+INSTALL = "needs transformers and PyTorch, which `python3 -m pip install 'PATH/TO/pprjax[hf]'` brings"
 
 
 def load(
