@@ -209,7 +209,7 @@ class Task:
     def steps_of(self, symbols: Int[Array, " T+1"], actions: Int[Array, " T"]) -> Int[Array, " T"]:
         """What a lane is told that should go a path's way: its actions, or in a world that has `action_to` the symbols
         that they lead to."""
-        return jnp.where(actions == PAD, PAD, symbols[1:]) if hasattr(self.env, "action_to") else actions
+        return jnp.where(actions == PAD, PAD, symbols[..., 1:]) if hasattr(self.env, "action_to") else actions
 
     def action_to(self, state: State, step: Int[Array, ""]) -> Int[Array, ""]:
         """The action of one of `steps_of` in this state; PAD for PAD, and where none leads there."""

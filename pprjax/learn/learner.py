@@ -148,7 +148,10 @@ def explore(
     key_lanes, key_paths = jax.random.split(key)
     harvest = iteration == config.iterations
     eps = jnp.where(harvest, config.epsilon_end, exploration.epsilon(config, iteration))
-    behaviour = exploration.behaviours(config, key_lanes, *_known(task, original, state), eps, iteration)
+    own, best = _known(task, original, state)
+    if state.ladder is not None:
+        best = _rungs(task, state.ladder, best, jax.random.fold_in(key_lanes, 2), config.num_paths)
+    behaviour = exploration.behaviours(config, key_lanes, own, best, eps, iteration)
     greedy = Behaviour(
         forced=jnp.full(task.horizon, PAD, jnp.int32),
         explore=jnp.zeros(task.horizon, bool),
@@ -168,6 +171,14 @@ def _known(task: Task, original: Original, state: LearnerState) -> tuple[Int[Arr
     missing = max(task.horizon + 1 - original.symbols.shape[0], 0)
     symbols = jnp.pad(original.symbols, (0, missing), constant_values=PAD)[: task.horizon + 1]
     return task.steps_of(symbols, original.actions), task.steps_of(state.best.symbols, state.best.actions)
+
+
+def _rungs(task: Task, found: Ladder, best: Int[Array, " T"], key: jax.Array, num_paths: int) -> Int[Array, "b T"]:
+    """For each of b lanes the steps of some rung of the ladder; those of the best path as long as there is no rung."""
+    there = found.value > -jnp.inf
+    rung = jax.random.categorical(key, jnp.where(there, 0.0, -jnp.inf), shape=(num_paths,))
+    steps = task.steps_of(found.symbols[rung], found.actions[rung])
+    return jnp.where(there.any(), steps, best)
 
 
 def best_of(lanes: Trajectory) -> Trajectory:

@@ -22,7 +22,8 @@ def check() -> None:
     """Raise a ValueError if there is no Ray."""
     if importlib.util.find_spec("ray") is None:
         raise ValueError(
-            'engine: there is no Ray here; it comes with the extra `cluster`: python3 -m pip install "PATH/TO/pprjax[cluster]"'
+            "engine: there is no Ray here; it comes with the extra `cluster`: "
+            'python3 -m pip install "PATH/TO/pprjax[cluster]"'
         )
 
 

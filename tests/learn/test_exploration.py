@@ -224,6 +224,23 @@ def test_edited_lanes_try_the_edits_of_the_original_in_turn():
     assert len(np.unique(far.uniform[IN_TURN][:, 0])) == 16
 
 
+def test_lanes_with_a_path_of_their_own_all_edit_that():
+    own, both = np.stack([BEST, ORIGINAL.actions])[np.arange(64) % 2], slice(32, 56)
+    near = {
+        tuple(path): {padded(edit) for first in edits_of(short) for edit in (first, *edits_of(first))}
+        for path in own[:2].tolist()
+        for short in [[a for a in path if a != PAD]]
+    }
+    config = Config(num_paths=64, edited_lanes=True)
+    for seed in range(20):
+        lanes = exploration.behaviours(config, jax.random.key(seed), ORIGINAL.actions, jnp.asarray(own), 0.3, seed)
+        marked = np.where(lanes.explore[both], OPEN, lanes.forced[both])
+        for edit, path in zip(marked.tolist(), own[both].tolist(), strict=True):
+            assert tuple(edit) in near[tuple(path)]
+        follows = np.asarray(lanes.forced)[24:32]  # an eighth follow theirs up to a cut
+        assert all(row[t] in (PAD, path[t]) for row, path in zip(follows, own[24:32], strict=True) for t in range(T))
+
+
 def test_edited_lanes_leave_the_others_as_they_are():
     plain, edits = lanes_of(), lanes_of(edited_lanes=True)
     others = np.r_[0:32, 56:64]
