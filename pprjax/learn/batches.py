@@ -76,7 +76,7 @@ def learn_frontier(
     """`pprjax.frontier` by Algorithm 1: the best path of each number of edits below E of all that were sampled.
 
     Some lanes are edits of the rungs that there are, whether or not config has edited_lanes: a grid world's points that
-    are within 1 % of the certified ones are 68 % without such lanes, 86 % with edits of the original, 95 % with them.
+    are within 1 % of the certified ones are 68 % without such lanes, and 96 % with them, at λ_policy 1.
     """
     config = replace(config, edited_lanes=True)
     result = _trained(task, originals, config, key, Wanted(num_distances=num_distances), ids=ids, progress=progress)

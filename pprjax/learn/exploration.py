@@ -77,7 +77,8 @@ def behaviours(
     With mixed_lanes a quarter follow Q up to a random cut and then sample P_A, an eighth follow τ₀ and an eighth the
     best path so far up to a random cut and then Q; all others are ε-greedy on Q + bonus. With edited_lanes, of these a
     quarter of b follow τ₀ instead with one edit, which they try in turn (`nth_edit`), and an eighth the best path so
-    far with one random edit, or two (`edited`). With a good path for each lane all of these edit theirs at random.
+    far with one random edit, or two (`edited`). With a good path for each lane all of these edit theirs at random,
+    and so does an eighth that would sample P_A.
 
     Args:
         original: the steps of τ₀, see `Task.steps_of`, PAD after its end.
@@ -107,8 +108,9 @@ def behaviours(
     if not config.edited_lanes:
         return lanes
     key_edits, key_policy = jax.random.split(jax.random.fold_in(key, 1))
-    chosen = (kind >= 4) & (kind < 7)
-    in_turn = chosen & (kind < 6) & (best.ndim == 1)
+    each_has_one = best.ndim == 2
+    chosen = (kind >= 4) & (kind < 7) | (kind == 1) & each_has_one
+    in_turn = chosen & (kind < 6) & ~jnp.bool_(each_has_one)
     nth = iteration * jnp.sum(in_turn) + jnp.cumsum(in_turn) - 1
     near, which = jax.vmap(nth_edit, (None, 0))(original, nth)
     far = jax.vmap(edited)(jnp.broadcast_to(best, (b, horizon)), jax.random.split(key_edits, b))
