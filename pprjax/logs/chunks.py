@@ -213,7 +213,10 @@ def _wider(job: Job, numbers: list[int]) -> tuple[int, int]:
 
 
 def _example(out: Path) -> tuple[Any, str, bool]:
-    """The agent and the name of a path to look at, one with a recourse if any has one; and whether several agents have it."""
+    """Of a path to look at, the agent and the name, and whether several agents have one of that name.
+
+    It is one with a recourse, if there is any.
+    """
     table = pl.scan_parquet(out).select("agent", "path", "distance")
     found = table.filter(pl.col("distance") > 0).head(1).collect()
     agent, path, _ = (found if found.height else table.head(1).collect()).row(0)

@@ -34,5 +34,5 @@ def _listed(names: Sequence[str], last: str) -> str:
 
 
 def counted(number: int, name: str) -> str:
-    """ "1 edit", "2 edits", "1,000 edits"."""
+    """A number and what it counts: "1 edit", "2 edits", "1,000 edits"."""
     return f"{number:,} {name}{'' if number == 1 else 's'}"
