@@ -37,7 +37,7 @@ class Constraints:
     """
 
     forbidden_states: Any = None
-    """int[n], symbols that no path visits."""
+    """int[n], symbols that no path visits. A symbol that the world does not have is allowed, and forbids nothing."""
     forbidden_actions: Any = None
     """int[n], actions that no path takes."""
     forbidden_transitions: Any = None

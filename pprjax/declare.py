@@ -190,12 +190,21 @@ def automaton(rule: Rule) -> Automaton:
     )
 
 
+class ContradictionError(ValueError):
+    """No path at all keeps these rules, of which each one has its part in that."""
+
+    def __init__(self, rules: Sequence[Rule]):
+        super().__init__(f"rules: no path at all keeps {' and '.join(map(str, rules))}")
+        self.rules = tuple(rules)
+
+
 @lru_cache(maxsize=1024)
 def product(rules: tuple[Rule, ...]) -> Automaton:
     """What accepts the paths that keep all of at least one rule.
 
     Raises:
-        ValueError: no path keeps them all, or it has more than MAX_STATES states.
+        ContradictionError: no path keeps them all.
+        ValueError: it has more than MAX_STATES states.
     """
     all_of = automaton(rules[0])
     for i, rule in enumerate(rules[1:], start=2):
@@ -206,17 +215,23 @@ def product(rules: tuple[Rule, ...]) -> Automaton:
                 f"expected at most {MAX_STATES}"
             )
         if all_of.hopeless[0]:
-            raise ValueError(f"rules: no path at all keeps {_contradiction(list(rules[:i]))}")
+            raise ContradictionError(contradiction(rules[:i]))
     return all_of
 
 
-def _contradiction(rules: list[Rule]) -> str:
-    """The rules of a contradiction, without those that have no part in it."""
-    for rule in list(rules):
-        others = [other for other in rules if other is not rule]
-        if others and reduce(and_, map(automaton, others)).hopeless[0]:
-            rules = others
-    return " and ".join(map(str, rules))
+def contradiction(rules: Sequence[Rule], beside: Automaton | None = None) -> list[Rule]:
+    """The rules of a contradiction, without those that have no part in it.
+
+    Args:
+        rules: no path keeps them all.
+        beside: what every path must be accepted by as well.
+    """
+    needed, always = list(rules), [] if beside is None else [beside]
+    for rule in rules:
+        others = [other for other in needed if other is not rule]
+        if others and reduce(and_, [*always, *map(automaton, others)]).hopeless[0]:
+            needed = others
+    return needed
 
 
 def broken(rules: tuple[Rule, ...], symbols: Int[Array, " n"]) -> Int[Array, ""]:

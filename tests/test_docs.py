@@ -10,7 +10,7 @@ import pytest
 import tyro
 from matplotlib import pyplot as plt
 
-from pprjax.cli import GROUP
+from pprjax.cli import GROUP, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -71,6 +71,24 @@ def test_a_command_has_the_options_that_are_named(words):
     except SystemExit as done:
         required = not arguments  # `pprjax recourse` alone names the command and leaves its file out
         assert not done.code or required
+
+
+def words_of(printed):
+    """The lines of an output, without the blanks at their ends and the seconds that it took."""
+    return [re.sub(r"^[\d.]+ s\.", "", line.rstrip()) for line in printed.strip("\n").splitlines()]
+
+
+def test_the_first_log_gives_what_its_page_prints(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    page = (ROOT / "docs" / "your-own" / "logs.md").read_text(encoding="utf-8")
+    log = re.search(r"`(\w+\.csv)`:\n\n```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / log[1]).write_text(log[2], encoding="utf-8")
+    shown = re.findall(r"^    pprjax ([^\n]+)\n\n```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert [command.split()[0] for command, _ in shown] == ["recourse", "show"]
+    for command, expected in shown:
+        assert main(shlex.split(command)) == 0
+        assert words_of(capsys.readouterr().out) == words_of(expected)
 
 
 def test_no_block_is_in_a_language_that_is_not_read():

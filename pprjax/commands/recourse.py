@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,12 +15,15 @@ from pprjax.commands.options import GOAL, SEARCH, group
 from pprjax.config import Config
 from pprjax.io import output_folder
 from pprjax.logs import jobs
+from pprjax.logs.answers import count_met
 from pprjax.logs.chunks import CHUNK, Fitting, Job
 from pprjax.logs.columns import Columns
+from pprjax.logs.fitted import Fitted
 from pprjax.logs.frames import LOG_CONFIG, Search
 from pprjax.logs.log import Log, placed
 from pprjax.logs.read import read_log
 from pprjax.logs.sources import ending
+from pprjax.logs.words import counted
 
 FIRST = 5
 """Bad rows that a dry run shows."""
@@ -82,7 +86,7 @@ def main(
     Args:
         log: a parquet, CSV, JSONL or XES file, or a folder of them.
         out: the parquet file to write; by default LOG.recourse.parquet, in this folder and without LOG's ending.
-        dry_run: read the log, say what was taken for what, how much there is and which rows are bad, and end.
+        dry_run: read the log, say what is what, which rows are bad and how many paths meet the goal, and end.
         strict: fail at the first bad row.
     """
     started = time.perf_counter()
@@ -91,6 +95,7 @@ def main(
         print(_read(found))
         fitted = fitting.fit(found)  # what is wrong with the goal is said now
         print(_held(fitted.named_rules(), fitted.rules_left_out), end="")
+        print(_met(found, fitted, fitting.goal))
         return
     if out is None:
         out = Path(f"{log.resolve().name.removesuffix(ending(log))}.recourse.parquet")
@@ -108,33 +113,70 @@ def main(
             time.sleep(jobs.POLL)
         return
     print(_said(done, out))
-    print(f"{seconds:.1f} s. Written to {out}.")
+    print(f"{seconds:.1f} s. {_written(job, done)}")
 
 
 def _read(log: Log) -> str:
     """What a dry run says: how the log is read, what is in it, and its first bad rows."""
     sizes = {"path": log.num_paths, "state": log.num_states, "agent": log.num_agents}
-    told = [f"{size:,} {name}{'' if size == 1 else 's'}" for name, size in sizes.items()]
+    told = [counted(size, name) for name, size in sizes.items()]
     lines = [*log.notes(), f"{', '.join(told)}; the longest path has {log.longest} states."]
     bad = log.rejected
     if bad.height:
-        lines.append(
-            f"{bad.height:,} bad row{'s' if bad.height > 1 else ''}, and the paths that they are in are left out:"
-        )
+        lines.append(f"{counted(bad.height, 'bad row')}, and the paths that they are in are left out:")
         lines += [f"  {placed(row['file'], row['line'])}: {row['reason']}" for row in bad.head(FIRST).to_dicts()]
     return "\n".join(lines)
 
 
+def _met(log: Log, fitted: Fitted, goal: str | None) -> str:
+    """How many paths of a log meet the goal already."""
+    if goal is None:
+        return "No goal was given, so that every path gets a recourse."
+    met = count_met(fitted, log)
+    s, left = "s" if met == 1 else "", log.num_paths - met
+    rules = f" and keep{s} the rules" if fitted.rules else ""
+    return f"{met:,} meet{s} {goal}{rules}, {left:,} {'does' if left == 1 else 'do'} not."
+
+
 def _said(done: dict[str, Any], out: Path) -> str:
-    status = ", ".join(f"{count:,} {name}" for name, count in done["status"].items())
+    """What was found, and what to think of it."""
     ways = {"exact": "certified", "search": "searched", "learn": "learned without a certificate"}
     found = "".join(f"; {count:,} {ways[name]}" for name, count in done["method"].items())
     bad = done["num_rejected"]
-    rejected = f"; {bad:,} bad row{'s' if bad > 1 else ''}, see {out}.rejected" if bad else ""
-    failed = " The column `reason` says why some failed." if "failed" in done["status"] else ""
+    rejected = f"; {counted(bad, 'bad row')}, see {out}.rejected" if bad else ""
+    none = {"failed", "infeasible"} & set(done["status"])
+    why = " The column `reason` says why some paths have no recourse." if none else ""
     notes = "".join(f"{note}\n" for note in done["notes"])
     notes += _held(done["rules"], done["rules_left_out"])
-    return f"{notes}{done['num_paths']:,} paths: {status}{found}{rejected}.{failed}{_world(done)}"
+    told = f"{counted(done['num_paths'], 'path')}: {_statuses(done)}{found}{rejected}."
+    return f"{notes}{told}{why}{_world(done)}{_wider(done)}"
+
+
+def _statuses(done: dict[str, Any]) -> str:
+    """How many paths have which status; of the infeasible ones, for how many that is proved."""
+    counts = dict(done["status"])
+    proved, left = done["proved_infeasible"], counts.pop("infeasible", 0) - done["proved_infeasible"]
+    counts |= {"proved infeasible": proved} if proved else {}
+    counts |= {"infeasible without proof": left} if left else {}
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def _wider(done: dict[str, Any]) -> str:
+    """For how many paths fewer edits than the chosen ones would do."""
+    wider, every = done["num_wider"], done["num_ladders"]
+    if not wider:
+        return ""
+    change = "changes more than it needs" if wider == 1 else "change more than they need"
+    return f"\n{wider:,} of {counted(every, 'recourse')} {change}: see `pprjax show`."
+
+
+def _written(job: Job, done: dict[str, Any]) -> str:
+    """Which files there are now, and how to look at one path."""
+    beside = {"ladder": job.search.ladder, "fit": True, "rejected": done["num_rejected"] > 0}
+    files = [job.out, *(job.beside(ending) for ending, there in beside.items() if there)]
+    agent, path, shared = done["example"]
+    words = ["pprjax", "show", str(job.out), "--path", path, *(["--agent", str(agent)] if shared else [])]
+    return f"Written to {', '.join(map(str, files))}. Look at one path: {shlex.join(words)}"
 
 
 def _held(rules: list[str], left_out: int) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import tyro
+
+from pprjax.logs.words import counted
 
 
 def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = None) -> None:
@@ -18,10 +21,12 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
     import polars as pl
     from rich.console import Console
 
+    if not table.exists():
+        raise ValueError(f"table: there is no file {table}; expected one that `pprjax recourse` wrote")
     try:
         rows = pl.scan_parquet(table).filter(pl.col("path") == path)
         rows = rows if agent is None else rows.filter(pl.col("agent").cast(pl.String) == agent)
-        found = rows.collect()
+        found, rewarded = rows.collect(), _rewarded(table)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ValueError(f"table: expected what `pprjax recourse` wrote, got {table}: {error}") from error
     if not found.height:
@@ -31,19 +36,32 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
         raise ValueError(f"agent: {found.height} agents have a path {path!r}: {', '.join(map(str, found['agent']))}")
     row = found.row(0, named=True)
     rungs, console = _rungs(table, row), Console()
-    console.print(drawing(row))
+    console.print(drawing(row, rewarded))
     if row["edits"]:
         told = [advice(row), custom(row, _own_steps(table, row)), closer(row, rungs)]
         console.print(" ".join(filter(None, told)), highlight=False, markup=False)
     if len(rungs) > 1:
-        console.print(ladder(rungs))
+        console.print(ladder(rungs, _ladder_of(table), rewarded))
+
+
+def _rewarded(table: Path) -> bool:
+    """Whether any path of the table earns anything, before or after."""
+    import polars as pl
+
+    earned = pl.scan_parquet(table).select((pl.col("reward_before", "reward_after") != 0).any())
+    return any(earned.collect(engine="streaming").row(0))
+
+
+def _ladder_of(table: Path) -> Path:
+    """OUT.ladder."""
+    return table.with_name(f"{table.name}.ladder")
 
 
 def _rungs(table: Path, row: dict) -> list[dict]:
     """What OUT.ladder has of a path, the fewest edits first."""
     import polars as pl
 
-    file = table.with_name(f"{table.name}.ladder")
+    file = _ladder_of(table)
     if not file.exists():
         return []
     mine = pl.scan_parquet(file).filter(pl.col("agent") == row["agent"], pl.col("path") == row["path"]).collect()
@@ -72,24 +90,25 @@ def _why_rejected(table: Path, path: str) -> str:
     return "".join(f"; it was rejected, line {row['line']}: {row['reason']}" for row in rows.head(1).to_dicts())
 
 
-def drawing(row: dict):
-    """One row of the table of recourses, as a rich table: a line for each edit."""
-    from rich import box
-    from rich.table import Table
+def drawing(row: dict, rewarded: bool = True):
+    """One row of the table of recourses, as a rich table with a line for each edit, between two lines of text.
 
-    gap = "" if row["gap"] is None else f", certified within {row['gap']:.2%} of the best"
-    if row["probability"] is not None and row["probability"] < 1:
-        gap += f"; the world leads along it with probability {row['probability']:.3g}"
+    Args:
+        rewarded: say what the paths earn.
+    """
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
     why = f", {row['reason']}" if row["reason"] else ""
-    title = f"path {row['path']} of agent {row['agent']}: {row['status']}{why}{gap}"
+    title = Text(f"path {row['path']} of agent {row['agent']}: {row['status']}{why}{_proof(row)}")
+    shown = Table(box=box.SIMPLE_HEAD)
     if not row["edits"]:
-        shown = Table(title=title, box=box.SIMPLE_HEAD)
         shown.add_column("original")
         for state in row["original"]:
-            shown.add_row(str(state))
-        return shown
-    rewards = f"R_goal {row['reward_before']:g} → {row['reward_after']:g}, {row['distance']} edits"
-    shown = Table(title=title, caption=rewards, box=box.SIMPLE_HEAD)
+            shown.add_row(Text(str(state)))
+        return Group(title, shown)
     for name in ("original", "", "recourse", "action"):
         shown.add_column(name)
     old, new = iter(row["original"]), iter(row["recourse"])
@@ -98,8 +117,18 @@ def drawing(row: dict):
         before = "" if edit == "+" else str(next(old))
         after = "" if edit == "-" else str(next(new))
         action = "" if edit == "-" else str(next(actions))
-        shown.add_row(before, WORDS[edit], after, action)
-    return shown
+        shown.add_row(Text(before), WORDS[edit], Text(after), Text(action))
+    earned = f"R_goal {row['reward_before']:g} → {row['reward_after']:g}, " if rewarded else ""
+    return Group(title, shown, Text(f"{earned}{counted(row['distance'], 'edit')}"))
+
+
+def _proof(row: dict) -> str:
+    """How good the recourse is, as far as that is proved, and how likely."""
+    gap, chance = row["gap"], row["probability"]
+    likely = "" if chance is None or chance == 1 else f"; the world leads along it with probability {chance:.3g}"
+    if gap is None:
+        return likely
+    return f", {f'within {math.ceil(gap * 1e4) / 100:g} % of the best' if gap > 0 else 'proved best'}{likely}"
 
 
 def advice(row: dict) -> str:
@@ -118,12 +147,14 @@ def advice(row: dict) -> str:
             parts.append(f"{where}: without {', '.join(dropped)}")
     if not parts:
         return "Nothing to do otherwise: the path is as good as any."
-    count = sum(edit != "=" for edit in row["edits"])
-    return f"What to do otherwise: {'; '.join(parts)} ({count} edit{'s' if count > 1 else ''})."
+    edits = counted(sum(edit != "=" for edit in row["edits"]), "edit")
+    return f"What to do otherwise: {'; '.join(parts)} ({edits})."
 
 
 def custom(row: dict, steps: list[dict]) -> str:
     """How often the agent itself did what the recourse first does otherwise, in a sentence; "" where nobody can say.
+
+    Where each action is called like the next state, as in a log without actions, to go there is what is done.
 
     Args:
         steps: of the agent: how often (`count`) it took each `action` in each `state`.
@@ -138,7 +169,9 @@ def custom(row: dict, steps: list[dict]) -> str:
     there = [step for step in steps if step["state"] == state]
     times = sum(step["count"] for step in there if step["action"] == action)
     every = sum(step["count"] for step in there)
-    return f"After {state}, {row['agent']} did so {times} of {every} times." if every else ""
+    went = list(map(str, row["actions"])) == list(map(str, row["recourse"][1:]))
+    done = f"went to {action} next" if went else f"did {action}"
+    return f"After {state}, {row['agent']} {done} {times} of {counted(every, 'time')}." if every else ""
 
 
 def closer(row: dict, rungs: list[dict]) -> str:
@@ -151,7 +184,7 @@ def closer(row: dict, rungs: list[dict]) -> str:
         return ""
     fewest = rungs[0]
     if fewest["distance"] < row["distance"]:
-        return f"The fewest edits that reach the goal: {_shorter(fewest)} ({fewest['distance']})."
+        return f"The fewest edits that reach the goal: {_shorter(fewest)} ({counted(fewest['distance'], 'edit')})."
     return "Nothing closer reaches the goal." if fewest["proved"] else ""
 
 
@@ -160,22 +193,30 @@ def _shorter(row: dict) -> str:
     return advice(row).removeprefix("What to do otherwise: ").rpartition(" (")[0]
 
 
-def ladder(rungs: list[dict]):
-    """The first rungs of one path and the chosen one, as a rich table: what each further edit buys."""
+def ladder(rungs: list[dict], file: Path, rewarded: bool = True):
+    """The first rungs of one path and the chosen one, as a rich table between two lines: what each further edit buys.
+
+    Args:
+        file: that has them all.
+        rewarded: say what the paths earn.
+    """
     from rich import box
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     told = [rung for i, rung in enumerate(rungs) if i < RUNGS or rung["chosen"]]
-    more = f"; {len(rungs) - len(told)} more in OUT.ladder" if len(told) < len(rungs) else ""
-    caption = f"→ is the one above{more}"
-    shown = Table(title="for each number of edits", box=box.SIMPLE_HEAD, caption=caption)
-    for name in ("", "edits", "R_goal", "log P"):
+    more = f"; {len(rungs) - len(told)} more in {file}" if len(told) < len(rungs) else ""
+    shown = Table(box=box.SIMPLE_HEAD)
+    for name in ("", "edits", *(["R_goal"] if rewarded else []), "mean log P"):
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("what to do otherwise")
     for rung in told:
-        figures = [str(rung["distance"]), f"{rung['reward_after']:g}", f"{rung['s_policy']:.2f}"]
-        shown.add_row("→" if rung["chosen"] else "", *figures, _shorter(rung), style="bold" if rung["chosen"] else None)
-    return shown
+        earned = [f"{rung['reward_after']:g}"] if rewarded else []
+        figures = [str(rung["distance"]), *earned, f"{rung['s_policy']:.2f}"]
+        style = "bold" if rung["chosen"] else None
+        shown.add_row("→" if rung["chosen"] else "", *figures, Text(_shorter(rung)), style=style)
+    return Group(Text("\nFor each number of edits:"), shown, Text(f"→ is the one above{more}"))
 
 
 def _departures(original: list, recourse: list, edits: str) -> list[tuple[str | None, list[str], list[str]]]:

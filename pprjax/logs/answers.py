@@ -10,10 +10,15 @@ from jaxtyping import Bool, Float, Int
 
 from pprjax.logs.edits import alignments
 from pprjax.logs.fitted import Fitted, named, numbers
+from pprjax.logs.log import Log
 from pprjax.logs.rungs import Rungs
+from pprjax.logs.words import counted
 from pprjax.metrics import relative_gap
 from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier, Recourse
+
+NOT_FOUND = "none was found"
+"""The reason of an infeasible path, where nothing is proved."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +51,11 @@ class Originals:
         return [np.flatnonzero(~self.met & (both == pair).all(1)) for pair in pairs]
 
 
+def count_met(fitted: Fitted, log: Log) -> int:
+    """How many paths of a log meet the goal and keep the rules already."""
+    return sum(int(Originals.of(fitted, paths).met.sum()) for paths in log.frames())
+
+
 class Answers:
     """What was found for N paths, filled group by group."""
 
@@ -61,6 +71,7 @@ class Answers:
         self.status = np.where(originals.met, "met", "").astype(object)
         self.method = np.full(size, None, object)
         self.reason = np.full(size, None, object)  # why there is none
+        self.proved = np.zeros(size, bool)  # that there is none, where none was found
         self.rungs: list[Rungs] = []
 
     def fail(self, path: int, reason: str) -> None:
@@ -84,6 +95,7 @@ class Answers:
         self.numbers["reward"][mine] = np.where(feasible, result.reward[whose], np.nan)
         self.status[mine] = result.status[whose]
         self.method[mine] = result.method[whose]
+        self.proved[mine] = np.isneginf(result.bound[whose])
         known = np.isfinite(result.bound) & (result.status != "infeasible")
         self.numbers["gap"][mine] = np.where(known, relative_gap(result.reward, result.bound), np.nan)[whose]
 
@@ -97,6 +109,8 @@ class Answers:
         edits = np.full(size, None, object)
         edits[found] = alignments(logged[found], Paths(self.symbols[found], self.lengths[found]))
         columns = {name: pl.Series(values, nan_to_null=True) for name, values in self.numbers.items()}
+        none = np.where(self.proved, no_path(fitted), NOT_FOUND)
+        reason = np.where(self.status == "infeasible", none, self.reason)
         return pl.DataFrame(
             {
                 "agent": fitted.agents[self.originals.agents].tolist(),
@@ -116,7 +130,7 @@ class Answers:
                 "recourse": named(self.symbols, self.lengths, fitted.states),
                 "actions": named(self.actions, np.maximum(self.lengths - 1, 0), fitted.actions),
                 "edits": pl.Series(edits.tolist(), dtype=pl.String),
-                "reason": pl.Series(self.reason.tolist(), dtype=pl.String),
+                "reason": pl.Series(reason.tolist(), dtype=pl.String),
             }
         )
 
@@ -126,6 +140,13 @@ class Answers:
         agents = pl.Series(fitted.agents[originals.agents].tolist())
         every = [Rungs.none(), *self.rungs]
         return pl.concat([rungs.to_frame(fitted, agents, originals.names, originals.paths) for rungs in every])
+
+
+def no_path(fitted: Fitted) -> str:
+    """The reason of an infeasible path, where that is proved."""
+    asked = {"reaches the goal from here": fitted.goal is not None, "keeps the rules": bool(fitted.rules)}
+    wanted = " and ".join(what for what, holds in asked.items() if holds)
+    return f"no path of this world {wanted}, in at most {counted(fitted.max_steps, 'step')}"
 
 
 def _padded(lists: pl.Series, names: np.ndarray) -> Int[np.ndarray, "N T"]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from pprjax.config import Config
 from pprjax.io import replacing
+from pprjax.logs.answers import NOT_FOUND
 from pprjax.logs.columns import Columns
 from pprjax.logs.fit import fit_log
 from pprjax.logs.fitted import Fitted
@@ -163,6 +164,7 @@ def join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, An
             pl.scan_parquet([job.rungs(number) for number in numbers]).sink_parquet(aside)
     else:
         job.beside("ladder").unlink(missing_ok=True)  # of an earlier run
+    ladders, wider = _wider(job, numbers) if job.search.ladder and fitted.goal is not None else (0, 0)
     fitted.save(job.beside("fit"))
     if log.rejected.height:
         with replacing(job.beside("rejected")) as aside:
@@ -170,16 +172,52 @@ def join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, An
     else:
         job.beside("rejected").unlink(missing_ok=True)  # of an earlier run
     shutil.rmtree(job.work)
-    counted, methods = (pl.scan_parquet(job.out).group_by(by).len().sort(by).collect() for by in ("status", "method"))
     return {
+        **_counts(job.out),
+        "num_ladders": ladders,
+        "num_wider": wider,
+        "example": _example(job.out),
         "notes": log.notes(),
         "num_paths": log.num_paths,
         "num_rejected": log.rejected.height,
-        "status": dict(counted.iter_rows()),
-        "method": dict(methods.drop_nulls().iter_rows()),
         "deterministic": fitted.deterministic,
         "chance": fitted.transition is not None,
         "evidence": fitted.evidence,
         "rules": fitted.named_rules(),
         "rules_left_out": fitted.rules_left_out,
     }
+
+
+def _counts(out: Path) -> dict[str, Any]:
+    """Of how many paths there is what."""
+    table = pl.scan_parquet(out)
+    none = pl.col("status") == "infeasible"
+    status = table.group_by("status").len().sort("status").collect()
+    method = table.filter(~none).group_by("method").len().sort("method").collect().drop_nulls()
+    proved = table.filter(none, pl.col("reason") != NOT_FOUND).select(pl.len()).collect().item()
+    return {"status": dict(status.iter_rows()), "method": dict(method.iter_rows()), "proved_infeasible": proved}
+
+
+def _wider(job: Job, numbers: list[int]) -> tuple[int, int]:
+    """How many paths have a ladder, and how many of them another first rung than the chosen one.
+
+    Chunk by chunk, since all rungs of a path are in one: so it takes the memory of one.
+    """
+    chosen, fewest = pl.col("distance").filter("chosen").first(), pl.col("distance").min()
+    ladders = wider = 0
+    for number in numbers:
+        paths = pl.scan_parquet(job.rungs(number)).group_by("agent", "path").agg(more=fewest < chosen)
+        both = paths.select(pl.len(), pl.col("more").sum()).collect().row(0)
+        ladders, wider = ladders + both[0], wider + both[1]
+    return ladders, wider
+
+
+def _example(out: Path) -> tuple[Any, str, bool]:
+    """Of a path to look at, the agent and the name, and whether several agents have one of that name.
+
+    It is one with a recourse, if there is any.
+    """
+    table = pl.scan_parquet(out).select("agent", "path", "distance")
+    found = table.filter(pl.col("distance") > 0).head(1).collect()
+    agent, path, _ = (found if found.height else table.head(1).collect()).row(0)
+    return agent, path, table.filter(pl.col("path") == path).select(pl.len()).collect().item() > 1

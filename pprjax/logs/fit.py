@@ -16,7 +16,8 @@ from pprjax.logs import imitation, marks
 from pprjax.logs.fitted import Fitted, numbers
 from pprjax.logs.log import END, Log, held_out
 from pprjax.logs.mining import mined
-from pprjax.logs.rules import parsed
+from pprjax.logs.rules import check_goal, parsed
+from pprjax.logs.words import unknown_state
 
 MAX_STOCHASTIC_STATES = 512
 """A world in which chance decides takes S² A numbers; from here on that is refused."""
@@ -56,7 +57,8 @@ def fit_log(
     Raises:
         ValueError: the goal is none of these, its state, label or rewards are not in the log, an option is out of
             range, a step contradicts `deterministic`, chance decides in a world of more than 512 states, a rule is
-            none, or no path meets the goal and keeps them all, where more are to be mined.
+            none, the rules contradict each other or the goal, or no path of the log meets the goal and keeps them
+            all, where more are to be mined.
     """
     if smoothing is not None and not (np.isfinite(smoothing) and smoothing > 0):
         raise ValueError(f"smoothing: expected a finite number above 0, got {smoothing}")
@@ -95,6 +97,7 @@ def fit_log(
         own=numbered.group_by("agent", "state", "action").agg(pl.col("count").sum()).sort("agent", "state", "action"),
         rules=parsed(rules, states),
     )
+    check_goal(fitted.rules, rules, wanted.ends, wanted.marks, goal)
     return mined(fitted, log) if mine_rules else fitted
 
 
@@ -190,14 +193,22 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, last: Bool[np.ndarra
             if not told.good.any():
                 raise ValueError("goal: in no state do more good paths end than bad ones")
             return _Wanted(goals.ends_in(told.good), told.good, told.marks, told.accuracy, learned=True)
-    raise ValueError(f'goal: expected "state=X", "visits=X", "avoids=X", "reward>=x" or "good", got {goal!r}')
+    raise ValueError(
+        f'goal: expected "state=X", "visits=X", "avoids=X", "reward>=x" or "good", got {goal!r}{_meant(goal, states)}'
+    )
 
 
 def _number(name: str, states: np.ndarray) -> int:
     found = np.flatnonzero([str(s) == name for s in states.tolist()])
     if not found.size:
-        raise ValueError(f"goal: no path of the log visits the state {name!r}")
+        raise ValueError(f"goal: {unknown_state(name, states.tolist())}")
     return int(found[0])
+
+
+def _meant(clause: str, states: np.ndarray) -> str:
+    """What a clause of a goal may mean that is a state's name alone."""
+    name = clause.strip()
+    return f"; did you mean state={name}?" if name in map(str, states.tolist()) else ""
 
 
 def _passing(
@@ -212,7 +223,10 @@ def _passing(
     for clause in clauses:
         found = re.fullmatch(r"(state|visits|avoids)\s*=\s*(.*)", clause, re.DOTALL)
         if found is None:
-            raise ValueError(f'goal: expected "state=X", "visits=X" or "avoids=X" between commas, got {clause!r}')
+            raise ValueError(
+                f'goal: expected "state=X", "visits=X" or "avoids=X" between commas, got {clause!r}'
+                f"{_meant(clause, states)}"
+            )
         number = _number(found[2], states)
         if found[1] == "state" and arrive is not last:
             raise ValueError(f"goal: expected one state to end in, got {goal!r}")

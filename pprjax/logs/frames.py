@@ -32,7 +32,8 @@ Advance = Callable[[int, Float[np.ndarray, " G"]], None]
 
 
 LOG_CONFIG = Config(lambda_path=10.0, lambda_policy=0.3)
-"""The settings for logs: few edits come first, and of as many those that the agent would do."""
+"""The settings for logs: mostly few edits come first, and of as many those that the agent would do. Not always: each
+rare step of the original that is kept is charged too, so that more edits may be worth more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +74,8 @@ def recourse_log(
 
     Returns:
         One row a path, sorted by agent and path: agent, path, status ("met": it reaches the goal already; "failed":
-        no recourse can be looked for, and `reason` says why; else as in `pprjax.recourse`), method, seed, reward (R),
+        no recourse can be looked for; "infeasible": there is none, or none was found; `reason` says why; else as in
+        `pprjax.recourse`), method, seed, reward (R),
         reward_before and reward_after (R_goal as logged, and of the recourse), s_path, s_policy, distance, gap (a share
         of the largest R that there may be: 0 where certified, null where not known), probability (that the world leads
         along the recourse if its actions are taken: below 1 where chance decides), original, recourse, actions, edits

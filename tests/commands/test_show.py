@@ -1,10 +1,13 @@
 """What `pprjax show` says a traveller should do otherwise."""
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
-from pprjax.commands.show import advice, closer, custom
+from pprjax.cli import main
+from pprjax.commands.show import advice, closer, custom, drawing, ladder
 from pprjax.logs.edits import alignments
 from pprjax.paths import Paths
 
@@ -66,6 +69,7 @@ STEPS = [
     {"state": "address", "action": "pay", "count": 6},
     {"state": "address", "action": "exit", "count": 3},
     {"state": "cart", "action": "address", "count": 9},
+    {"state": "park", "action": "left", "count": 1},
 ]
 
 
@@ -76,10 +80,16 @@ STEPS = [
             "cart address exit",
             "cart address pay thanks",
             "address pay thanks",
-            "After address, ann did so 6 of 9 times.",
+            "After address, ann went to pay next 6 of 9 times.",
         ),
-        ("cart address", "cart pay", "pay", "After cart, ann did so 0 of 9 times."),
-        ("cart x address exit", "cart address exit", "address exit", "After cart, ann did so 9 of 9 times."),
+        ("cart address", "cart pay", "pay", "After cart, ann went to pay next 0 of 9 times."),
+        (
+            "cart x address exit",
+            "cart address exit",
+            "address exit",
+            "After cart, ann went to address next 9 of 9 times.",
+        ),
+        ("park home", "park mall", "left", "After park, ann did left 1 of 1 time."),
         ("home exit", "home pay", "pay", ""),  # ann was never at home
         ("exit pay", "cart pay", "pay", ""),  # the start
         ("cart address", "cart", "", ""),  # nothing is done instead
@@ -93,6 +103,69 @@ def test_how_often_the_agent_does_so(original, recourse, actions, said):
 def test_fewer_edits_are_told_and_that_there_are_none():
     near = row(["a", "b", "c"], ["a", "b", "d"]) | {"distance": 1, "proved": True}
     far = row(["a", "b", "c"], ["a", "x", "y", "d"]) | {"distance": 3, "proved": True}
-    assert closer(far, [near, far]) == "The fewest edits that reach the goal: after b: d instead of c (1)."
+    assert closer(far, [near, far]) == "The fewest edits that reach the goal: after b: d instead of c (1 edit)."
     assert closer(near, [near, far]) == "Nothing closer reaches the goal."
     assert closer(near, [near | {"proved": False}, far]) == closer(near, []) == ""
+
+
+def whole(original, recourse, **given):
+    """A row of a table of recourses, as far as it is shown."""
+    found = row(original.split(), recourse.split())
+    found |= {"agent": "ann", "path": "a", "status": "reached_goal", "reason": None, "gap": 0.0, "probability": 1.0}
+    found |= {"distance": sum(edit != "=" for edit in found["edits"]), "actions": found["recourse"][1:]}
+    return found | {"reward_before": 0.0, "reward_after": 0.0, "s_policy": -0.5} | given
+
+
+def printed(drawn, width=100):
+    console = Console(width=width)
+    with console.capture() as caught:
+        console.print(drawn)
+    return caught.get().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("gap", "chance", "said"),
+    [
+        (0.0, 1.0, ", proved best"),
+        (0.0321, 1.0, ", within 3.21 % of the best"),
+        (1e-7, 1.0, ", within 0.01 % of the best"),  # and not within 0 %
+        (None, 1.0, ""),
+        (None, 0.25, "; the world leads along it with probability 0.25"),
+    ],
+)
+def test_how_good_a_recourse_is_stands_in_one_line_above_it(gap, chance, said):
+    lines = printed(drawing(whole("a b", "a c", gap=gap, probability=chance)))
+    assert lines[0] == f"path a of agent ann: reached_goal{said}"  # the table itself is narrower
+
+
+@pytest.mark.parametrize(
+    ("recourse", "rewarded", "last"),
+    [("a c", True, "R_goal 0 → 2, 1 edit"), ("a c", False, "1 edit"), ("a c d", False, "2 edits")],
+)
+def test_rewards_are_told_where_there_are_any_and_edits_are_counted(recourse, rewarded, last):
+    assert printed(drawing(whole("a b", recourse, reward_after=2.0), rewarded))[-1] == last
+
+
+def test_a_log_without_rewards_has_none_in_its_ladder_either(tmp_path):
+    rungs = [whole("a b", "a" + " c" * n, chosen=n == 2) for n in range(1, 9)]
+    plain, paid = (printed(ladder(rungs, tmp_path / "x.ladder", rewarded), 200) for rewarded in (False, True))
+    assert "mean log P" in plain[3] and "R_goal" not in plain[3] and "R_goal" in paid[3]
+    assert plain[1] == "For each number of edits:"
+    assert plain[-1] == paid[-1] == f"→ is the one above; 3 more in {tmp_path / 'x.ladder'}"
+
+
+def test_names_in_brackets_are_not_taken_for_colours():
+    assert any("[bold]" in line for line in printed(drawing(whole("[red] b", "[red] [bold]"))))
+
+
+@pytest.mark.parametrize("earned", [0.0, 3.0])
+def test_the_command_looks_whether_anybody_earns_anything(tmp_path, capsys, earned):
+    rows = [whole("a b", "a c"), whole("a b", "a c", path="b", reward_after=earned)]
+    pl.DataFrame(rows).write_parquet(tmp_path / "out.parquet")
+    assert main(["show", str(tmp_path / "out.parquet"), "--path", "a"]) == 0
+    assert ("R_goal" in capsys.readouterr().out) == (earned > 0)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
+    assert main(["show", str(tmp_path / "none.parquet"), "--path", "a"]) == 2
+    assert capsys.readouterr().err.startswith(f"pprjax show: table: there is no file {tmp_path / 'none.parquet'};")

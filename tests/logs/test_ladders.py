@@ -1,5 +1,7 @@
 """The ladder of each path of a log: every number of edits that buys something, beside the answer that was chosen."""
 
+import re
+
 import numpy as np
 import polars as pl
 import pytest
@@ -8,6 +10,7 @@ from rapidfuzz.distance import Levenshtein
 
 import pprjax
 from pprjax.cli import main
+from pprjax.commands import recourse
 from pprjax.logs import jobs
 from pprjax.logs.fit import fit_log
 from pprjax.logs.frames import Search, answered
@@ -16,9 +19,12 @@ from pprjax.logs.read import read_log
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ladders")
-    jobs.run(job(folder, search=Search(ladder=True)))
-    return folder
+    return tmp_path_factory.mktemp("ladders")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def done(folder):
+    return jobs.run(job(folder, search=Search(ladder=True)))
 
 
 def test_the_rungs_of_a_path_are_its_frontier(folder):
@@ -55,6 +61,17 @@ def test_the_answer_is_a_rung_and_the_same_as_without_the_ladder(folder, tmp_pat
     assert plain["distance"].to_list() == table["distance"].to_list()
 
 
+def test_the_command_counts_for_how_many_paths_fewer_edits_would_do(folder, done):
+    ladders: dict = {}
+    for rung in pl.read_parquet(folder / "out.parquet.ladder").iter_rows(named=True):
+        ladders.setdefault((rung["agent"], rung["path"]), []).append((rung["distance"], rung["chosen"]))
+    wider = sum(min(rungs)[0] < next(d for d, chosen in rungs if chosen) for rungs in ladders.values())
+    assert 0 < wider < len(ladders) == done["num_ladders"]
+    assert done["num_wider"] == wider
+    told = recourse._said(done, folder / "out.parquet").splitlines()[-1]
+    assert told == f"{wider} of {len(ladders)} recourses change more than they need: see `pprjax show`."
+
+
 def test_a_ladder_of_an_earlier_run_does_not_stay(tmp_path):
     jobs.run(job(tmp_path, search=Search(ladder=True)))
     assert (tmp_path / "out.parquet.ladder").exists()
@@ -89,7 +106,9 @@ def test_show_prints_the_ladder_and_what_the_agent_does(folder, capsys, monkeypa
     assert main(["show", str(folder / "out.parquet"), "--path", path, "--agent", agent]) == 0
     shown = capsys.readouterr().out
     mine = rungs.filter(agent=agent, path=path)
-    lines = [line.split() for line in shown.partition("for each number of edits")[2].splitlines()]
+    assert f"\npath {path} of agent {agent}: reached_goal, proved best\n" in f"\n{shown}"
+    assert " mean log P " in shown and "R_goal" in shown
+    lines = [line.split() for line in shown.partition("For each number of edits:")[2].splitlines()]
     told = [(line[0] == "→", int(line["→" in line])) for line in lines if line and line["→" in line[:1]].isdigit()]
     assert told[:3] == [(d == distance, d) for d in mine["distance"].to_list()[:3]]
-    assert f"{agent} did so" in shown
+    assert re.search(rf"After \w+, {agent} did (forth|back|door) \d+ of \d+ times?\.", shown)

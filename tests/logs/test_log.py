@@ -184,10 +184,13 @@ def test_mistakes_are_named(tmp_path):
         read_log(WALKS[:1].with_columns(state=pl.lit(None, pl.String)))
     log = read_log(WALKS, NAMED)
     for goal, said in {
-        "state=moon": "visits the state 'moon'",
+        "state=moon": "visits the state 'moon'; the log has 6 states, such as 'attic', 'bath' and 'cellar'$",
+        "state=Gardn": r"the state 'Gardn'; did you mean 'garden'\? The log has 6 states$",
+        "garden": r"got 'garden'; did you mean state=garden\?$",
+        "garden, avoids=den": r"between commas, got 'garden'; did you mean state=garden\?$",
         "reward>=much": "a number after reward>=, got 'much'",
         "good": "needs a column of labels",
-        "win": 'expected "state=X", "visits=X", "avoids=X", "reward>=x" or "good"',
+        "win": 'expected "state=X", "visits=X", "avoids=X", "reward>=x" or "good", got \'win\'$',
     }.items():
         with pytest.raises(ValueError, match=said):
             fit_log(log, goal)
@@ -213,7 +216,9 @@ def test_a_reward_goal_and_a_label_are_met():
     assert (todo["reward_after"] >= 8).all()
     none = answer(WALKS, "reward>=1000")
     assert set(none["status"]) == {"infeasible"}
-    assert none.select("gap", "reward", "probability", "edits", "reason").null_count().row(0) == (60,) * 5
+    assert none.select("gap", "reward", "probability", "edits").null_count().row(0) == (60,) * 4
+    most = WALKS["step"].max()
+    assert set(none["reason"]) == {f"no path of this world reaches the goal from here, in at most {most} steps"}
     assert none["recourse"].list.len().max() == 0
     labelled = WALKS.with_columns(good=(pl.col("state") == "garden").any().over("agent", "path"))
     log = read_log(labelled, dataclasses.replace(NAMED, good="good"))
@@ -328,7 +333,7 @@ def test_show_draws_a_recourse_and_says_why_a_path_is_not_there(tmp_path, capsys
 
 def test_a_run_that_died_goes_on_where_it_was(tmp_path, expected, monkeypatch):
     out, calls = tmp_path / "out.parquet", []
-    solve = recourse_frame
+    solve = chunks.answered
 
     def dies(fitted, paths, *rest, **options):
         calls.append(paths["path"].to_list())
@@ -336,7 +341,7 @@ def test_a_run_that_died_goes_on_where_it_was(tmp_path, expected, monkeypatch):
             raise MemoryError
         return solve(fitted, paths, *rest, **options)
 
-    monkeypatch.setattr(chunks, "recourse_frame", dies)
+    monkeypatch.setattr(chunks, "answered", dies)
     with pytest.raises(MemoryError):
         run(tmp_path, out)
     assert not out.exists()

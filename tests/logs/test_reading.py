@@ -200,7 +200,12 @@ def test_a_dry_run_says_what_it_would_do_and_ends(tmp_path, capsys, monkeypatch)
         "1 bad row, and the paths that they are in are left out:\n"
         f"  log.csv, line {table.height + 2}: time:timestamp: expected a number, a date or an ISO 8601 time, got "
         "yesterday\n"
+        "9 meet state=pay, 2 do not.\n"
     )
+    assert main(["recourse", "log.csv", "--goal", "state=pay", "--rule", "absence(fix)", "--dry-run"]) == 0
+    assert capsys.readouterr().out.endswith("\n3 meet state=pay and keep the rules, 8 do not.\n")
+    assert main(["recourse", "log.csv", "--dry-run"]) == 0
+    assert capsys.readouterr().out.endswith("\nNo goal was given, so that every path gets a recourse.\n")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log.csv"]
     assert main(["recourse", "log.csv", "--state", "concept:name", "time:timestamp", "--dry-run"]) == 0
     assert "state: concept:name and time:timestamp" in capsys.readouterr().out

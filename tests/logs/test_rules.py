@@ -1,5 +1,6 @@
 """Rules of a log, in words or mined: what is held is kept by every recourse, and by all good paths if it was mined."""
 
+import itertools
 import json
 
 import numpy as np
@@ -16,7 +17,7 @@ from pprjax.declare import Rule
 from pprjax.logs import mining
 from pprjax.logs.chunks import Fitting, Job
 from pprjax.logs.jobs import run
-from pprjax.logs.rules import parsed
+from pprjax.logs.rules import meets, parsed
 
 CLAIMS = [
     "register check pay",
@@ -184,23 +185,82 @@ def test_names_of_all_kinds_are_understood(text, symbols, count):
         ),
         (["register before pay"], "expected a template and its states, such as .* templates: init, last"),
         (["absence(pay"], "expected a template and its states"),
-        (["response(pay)"], r"rule 'response\(pay\)': expected 2 states, got 1"),
-        (["init()"], "expected 1 state, got 0"),
-        (["init(register, 2)"], "expected nothing after the state, got 2"),
-        (["exactly(pay, often)"], "expected a whole number after the state, got often"),
+        (["precedence(pay)"], r"rule 'precedence\(pay\)': expected 2 states, as in precedence\(a, b\); got 1"),
+        (["init()"], r"expected 1 state, as in init\(a\); got 0"),
+        (["init(register, 2)"], r"expected nothing after the state, as in init\(a\); got 2"),
+        (["exactly(pay, often)"], r"a whole number after the state, as in exactly\(a\) or exactly\(a, 2\); got often"),
         (["exactly(pay, 0)"], r"rule 'exactly\(pay, 0\)': expected a count in \[1, 1000\], got 0"),
-        (["response(pay, check, 3)"], "expected vacuous=False after the states, got 3"),
+        (["response(pay, check, 3)"], r"expected vacuous=False after the states, as in response\(a, b\); got 3"),
         (["response(pay, pay)"], r"rule 'response\(pay, pay\)': expected 2 symbols that differ"),
-        (["absence(dance)"], r"rule 'absence\(dance\)': no path of the log visits the state 'dance'"),
+        (
+            ["absence(chek)"],
+            r"rule 'absence\(chek\)': no path .* the state 'chek'; did you mean 'check'\? The log has 6 s",
+        ),
+        (["absence(zoo)"], r"the state 'zoo'; the log has 6 states, such as 'cancel', 'check' and 'pay'$"),
         (
             ["init(pay)", "last(check)", "absence(pay)"],
-            r"no path at all keeps init\(2\) and absence\(2, 1\), where .*2 is pay",
+            r"^rules: no path at all keeps init\(pay\) and absence\(pay\)$",
         ),
     ],
 )
 def test_mistakes_are_named(rules, message):
     with pytest.raises(ValueError, match=message):
         pprjax.fit_log(pprjax.read_log(frame(CLAIMS)), "state=pay", rules=rules)
+
+
+def fits(goal, rules, paths=CLAIMS):
+    return pprjax.fit_log(pprjax.read_log(frame(paths)), goal, rules=rules)
+
+
+@pytest.mark.parametrize(
+    ("goal", "rules", "named"),
+    [
+        ("state=pay", ["absence(check, 9)", "absence('pay')"], "absence('pay')"),
+        ("state=pay", ["last(reject)"], "last(reject)"),
+        ("state=pay", ["response(pay, check)"], "response(pay, check)"),  # for its path ends there
+        ("state=pay", ["init(phone)", "precedence(check, phone)"], None),  # one of which contradicts the other
+        ("state=pay", ["precedence(check, pay)", "absence(check)"], "precedence(check, pay) and absence(check)"),
+        ("state=pay, visits=phone", ["init(check)", "absence(phone)"], "absence(phone)"),
+        ("state=pay, avoids=phone", ["existence(phone)"], "existence(phone)"),
+        ("visits=phone", ["last(check)"], "last(check)"),  # which something follows
+    ],
+)
+def test_rules_that_no_path_to_the_goal_can_keep_are_named(goal, rules, named):
+    said = f"meets the goal {goal!r} and keeps {named}" if named else "no path at all keeps"
+    with pytest.raises(ValueError) as error:
+        fits(goal, rules)
+    assert str(error.value).startswith("rules: no path at all ") and said in str(error.value)
+    assert named is None or str(error.value).endswith(f" and keeps {named}")
+
+
+def test_a_dry_run_tells_that_a_rule_contradicts_the_goal(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    frame(CLAIMS).write_csv("claims.csv")
+    assert main(["recourse", "claims.csv", "--goal", "state=pay", "--rule", "absence(pay)", "--dry-run"]) == 2
+    assert "no path at all meets the goal 'state=pay' and keeps absence(pay)\n" in capsys.readouterr().err
+
+
+def reaches(path, ends, marks):
+    """Whether a path meets the goal where it ends, and not before."""
+    met = [bool(ends[sum((m in path[: t + 1]) << j for j, m in enumerate(marks)), s]) for t, s in enumerate(path)]
+    return met[-1] and not any(met[:-1])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_goal_as_an_automaton_accepts_what_meets_it_and_nothing_else(data):
+    marks = np.array(data.draw(st.lists(st.integers(0, 3), unique=True, max_size=2)), np.int32)
+    ends = np.array(data.draw(st.lists(st.booleans(), min_size=4 << len(marks), max_size=4 << len(marks))))
+    told = data.draw(st.lists(st.integers(0, 3), unique=True, max_size=4))
+    automaton = meets(ends, marks, told)
+    known = set(automaton.symbols.tolist())
+    assert {*told, *marks.tolist()} <= known
+    for size in (1, 2, 3, 4):
+        paths = np.array([*itertools.product(sorted(known), repeat=size)])
+        expected = [reaches(path, ends.reshape(-1, 4), marks.tolist()) for path in paths.tolist()]
+        assert automaton.accepts(paths).tolist() == expected
+    columns = {tuple(column) for column in ends.reshape(-1, 4).T.tolist()}
+    assert columns == {tuple(ends.reshape(-1, 4)[:, s]) for s in known}  # those left out are like one that is not
 
 
 def test_mining_needs_good_paths():

@@ -1,0 +1,38 @@
+"""Words: what to say of a name that the log does not have, and how much there is of something."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+NEAREST = 3
+"""Names that are told, at most."""
+
+
+def unknown_state(name: str, known: Sequence) -> str:
+    """That no path visits a state of this name, which states have names like it, and how many there are.
+
+    Args:
+        known: the names of all states, S; strings or whole numbers.
+    """
+    names = [str(other) for other in known]
+    folded = {other.casefold(): other for other in reversed(names)}
+    near = [folded[other] for other in difflib.get_close_matches(name.casefold(), list(folded), NEAREST)]
+    size = counted(len(names), "state")
+    hint = f"did you mean {_listed(near, 'or')}? The log has {size}" if near else _such(names, size)
+    return f"no path of the log visits the state {name!r}; {hint}"
+
+
+def _such(names: Sequence[str], size: str) -> str:
+    such = ":" if len(names) <= NEAREST else ", such as"
+    return f"the log has {size}{such} {_listed(names[:NEAREST], 'and')}"
+
+
+def _listed(names: Sequence[str], last: str) -> str:
+    *before, end = map(repr, names)
+    return f"{', '.join(before)} {last} {end}" if before else end
+
+
+def counted(number: int, name: str) -> str:
+    """A number and what it counts: "1 edit", "2 edits", "1,000 edits"."""
+    return f"{number:,} {name}{'' if number == 1 else 's'}"

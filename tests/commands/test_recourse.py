@@ -1,0 +1,91 @@
+"""What `pprjax recourse` says at its end: what was found and proved, what was written, and how to look at it."""
+
+import re
+import shlex
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pprjax.cli import main
+from pprjax.commands.recourse import _wider
+from pprjax.logs import frames
+
+VISITS = {
+    ("ann", "a b"): "home cart pay thanks",
+    ("ann", "c"): "home cart exit",
+    ("bob", "a b"): "home cart exit",
+    ("bob", "d"): "help exit",
+}
+"""By agent and path."""
+
+
+def visits(paths=VISITS):
+    rows = [(*key, step, page) for key, path in paths.items() for step, page in enumerate(path.split())]
+    return pl.DataFrame(rows, schema=["agent", "path", "step", "state"], orient="row")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """A function from a log and options to what the command prints, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(log, *options):
+        log.write_csv("visits.csv")
+        assert main(["recourse", "visits.csv", "--goal", "state=thanks", *options]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_what_is_proved_infeasible_is_not_counted_as_certified(run):
+    told = run(visits())
+    assert "4 paths: 1 met, 2 reached_goal, 1 proved infeasible; 2 certified. The column `reason` says why" in told
+    reasons = pl.read_parquet("visits.recourse.parquet").select("path", "reason").drop_nulls().rows()
+    assert reasons == [("d", "no path of this world reaches the goal from here, in at most 3 steps")]
+    told = run(visits(), "--rule", "init(help)", "-o", "none.parquet")
+    assert "4 paths: 4 proved infeasible. The" in told
+    why = "no path of this world reaches the goal from here and keeps the rules, in at most 3 steps"
+    assert set(pl.read_parquet("none.parquet")["reason"]) == {why}
+
+
+def test_without_a_proof_it_says_that_none_was_found(run, monkeypatch):
+    solve = frames.recourse
+
+    def unproved(*given, **options):
+        found = solve(*given, **options)
+        return found.replace(bound=np.full(len(found), np.inf), method=np.full(len(found), "learn"))
+
+    monkeypatch.setattr(frames, "recourse", unproved)
+    assert "2 reached_goal, 1 infeasible without proof; 2 learned without a certificate." in run(visits())
+    assert set(pl.read_parquet("visits.recourse.parquet")["reason"].drop_nulls()) == {"none was found"}
+
+
+@pytest.mark.parametrize("rows", ["good", "bad"])
+@pytest.mark.parametrize("options", [[], ["--ladder"]])
+def test_the_last_line_names_what_was_written_and_a_command_that_works(run, tmp_path, capsys, rows, options):
+    bad = visits()[:1].with_columns(path=pl.lit("torn"), state=pl.lit(None, pl.String))
+    log = visits() if rows == "good" else pl.concat([visits(), bad])
+    last = run(log, *options).splitlines()[-1]
+    named, command = re.fullmatch(r"[\d.]+ s\. Written to (.*)\. Look at one path: pprjax (.*)", last).groups()
+    assert sorted(named.split(", ")) == sorted(p.name for p in tmp_path.iterdir() if p.name != "visits.csv")
+    assert main(shlex.split(command)) == 0
+    assert "reached_goal" in capsys.readouterr().out
+
+
+def test_an_agent_is_named_where_several_have_a_path_of_that_name(run):
+    assert run(visits()).endswith(" --path c\n")
+    both = {key: path for key, path in VISITS.items() if key[1] == "a b"}
+    assert run(visits(both), "-o", "both.parquet").endswith(" show both.parquet --path 'a b' --agent bob\n")
+
+
+@pytest.mark.parametrize(
+    ("wider", "every", "said"),
+    [
+        (0, 165, ""),
+        (1, 165, "\n1 of 165 recourses changes more than it needs: see `pprjax show`."),
+        (29, 165, "\n29 of 165 recourses change more than they need: see `pprjax show`."),
+    ],
+)
+def test_how_many_change_more_than_they_need(wider, every, said):
+    assert _wider({"num_wider": wider, "num_ladders": every}) == said
