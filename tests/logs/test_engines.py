@@ -45,7 +45,7 @@ def test_a_run_that_is_killed_gives_the_same_output(tmp_path):
 
 def test_without_ray_the_sentence_says_what_brings_it(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"engine: there is no Ray here; .* the extra `cluster`: pip install"):
+    with pytest.raises(ValueError, match=r"engine: there is no Ray here; .* the extra `cluster`: python3 -m pip"):
         jobs.run(job(tmp_path), engine="ray")
     assert not job(tmp_path).work.exists()
 

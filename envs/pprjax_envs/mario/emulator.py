@@ -47,8 +47,8 @@ frame can end while it is being shifted: two histories of one state then differ 
 """
 
 INSTALL = (
-    "mario: needs Python 3.13 or newer and the emulator with its ROM, which `python3 -m pip install 'PATH/TO/pprjax[mario]'` "
-    "brings (gym-super-mario-bros 9.1 or newer)"
+    "mario: needs Python 3.13 or newer and the emulator with its ROM, which "
+    "`python3 -m pip install 'PATH/TO/pprjax[mario]'` brings (gym-super-mario-bros 9.1 or newer)"
 )
 
 

