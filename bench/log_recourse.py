@@ -1,6 +1,7 @@
 """How long do a million logged paths take, from a file to a file, and how much memory?
 
 python bench/log_recourse.py                    # 1,000,000 paths of 5 to 28 states, certified
+python bench/log_recourse.py --rule "absence(r0c7)" # and no path goes by the north-eastern corner
 python bench/log_recourse.py --learned --paths 10000   # learned, beside the certificates
 python bench/log_recourse.py --paths 1000 --make log.parquet   # only make such a log
 
@@ -91,6 +92,7 @@ def main() -> None:
     arguments.add_argument("--paths", type=int, default=1_000_000)
     arguments.add_argument("--learned", action="store_true")
     arguments.add_argument("--iterations", type=int, default=100)
+    arguments.add_argument("--rule", action="append", default=[], help="what every recourse keeps")
     arguments.add_argument("--make", type=Path)
     args = arguments.parse_args()
     if args.make is not None:
@@ -100,7 +102,7 @@ def main() -> None:
         log, out = Path(scratch) / "log", Path(scratch) / "exact.parquet"
         log = log if args.paths > BLOCK else log.with_suffix(".parquet")
         write(log, args.paths)
-        seconds = recourse(log, out)
+        seconds = recourse(log, out, *(word for rule in args.rule for word in ("--rule", rule)))
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
         certified = pl.read_parquet(out, columns=["agent", "path", "status", "reward", "distance"])
         figures = {
@@ -119,7 +121,9 @@ def main() -> None:
             best, learned = both["reward"].to_numpy(), both["reward_learned"].to_numpy()
             gap = (best - learned) / np.maximum(np.abs(best), 1e-12)
             figures |= {"within_2_percent": float((gap <= 0.02).mean()), "num_learned": both.height}
-        finish("log_recourse_learned" if args.learned else "log_recourse", figures)
+        if args.rule:
+            figures["rules"] = args.rule
+        finish(f"log_recourse{'_learned' * args.learned}{'_rules' * bool(args.rule)}", figures)
 
 
 if __name__ == "__main__":
