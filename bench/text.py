@@ -29,7 +29,7 @@ from pprjax_envs.text.settings import LAMBDAS, MAX_WORDS, SETTINGS
 from report import finish, table
 
 from pprjax import edit_distance
-from pprjax.learn import learner
+from pprjax.learn import ranking
 from pprjax.paths import PAD, Paths
 from pprjax.reward import link, similarity, total
 from pprjax.rollout import Behaviour, rollout, trace
@@ -169,7 +169,7 @@ def _samples(task, symbols, length, actions, config, *, rounds: int):
             uniform=jax.random.uniform(key, (config.num_paths, task.horizon)),
         )
         drawn = jax.vmap(lambda lane: rollout(task, original, lane, config, key))(lanes)
-        best = learner.best_of(drawn)
+        best = ranking.best_of(drawn)
         return jnp.where(best.met, best.reward, -jnp.inf)
 
     return jax.lax.map(draw, jax.random.split(jax.random.key(1), rounds)).max()

@@ -97,9 +97,8 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
                 count += len(first)
                 seen.append(added)
                 pending.append(added)
-            if not hasattr(task.env, "state_from_id"):  # with it an id is all of a state
-                others = np.setdiff1d(np.arange(len(keys)), first)[:FRONTIER]
-                again.append(jax.tree.map(lambda x, at=others: x[at], targets))
+            others = np.setdiff1d(np.arange(len(keys)), first)[:FRONTIER]
+            again.append(jax.tree.map(lambda x, at=others: x[at], targets))
             following = np.full(block.available.shape, UNAVAILABLE, np.int32)
             following[open_edges[:, 0], open_edges[:, 1]] = row_of.reshape(-1)[keys]
             blocks.append(block)
@@ -108,8 +107,8 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
     rows = jax.tree.map(lambda *parts: np.concatenate(parts), *seen)
     edges = jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
     following = np.concatenate(followings)
-    for states in again:
-        if len(states.state_id):
+    if not hasattr(task.env, "state_from_id"):  # with it an id is all of a state
+        for states in again:
             _check_alike(task, states, row_of, following, edges)
     return Tables(
         following=following,
@@ -163,6 +162,8 @@ def _expand(task: Task, part: _Found, habit: Habit) -> tuple[_Expansion, _Found]
 
 def _check_alike(task: Task, states: _Found, row_of: np.ndarray, following: np.ndarray, edges: _Expansion) -> None:
     """Raise a ValueError where one of these states, at most FRONTIER, acts otherwise than the row of its id says."""
+    if not len(states.state_id):
+        return
     block, found = _expand(task, states, "regret")
     row = row_of[states.state_id, states.ended.astype(int)]
     goes_on = block.available & ~states.ended[:, None]

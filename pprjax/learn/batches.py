@@ -122,10 +122,7 @@ def _trained(
     program = with_rules(task).replace(constraints=without_keep(task.constraints))
 
     workers, together = _workers()
-    num_pieces = -(-size // side_by_side)
-    chunk = -(-size // num_pieces)  # of one device, whatever their number: the programs, and the results, are the same
-    width = chunk * together
-    pieces = (np.arange(-(-num_pieces // together) * width) % size).reshape(-1, width)  # the first ones fill up
+    pieces = _pieces(size, side_by_side, together)
     interrupted, turn = Event(), Lock()
     with progress_bar("recourse", size, enabled=progress) as advance, ThreadPoolExecutor(len(workers)) as pool:
 
@@ -156,6 +153,14 @@ def _trained(
     results = [solved[i % len(workers)][i // len(workers)] for i in range(len(pieces))]
     result = jax.tree.map(lambda *parts: np.concatenate(parts)[:size], *results)
     return result
+
+
+def _pieces(size: int, side_by_side: int, together: int) -> Int[np.ndarray, "P width"]:
+    """Which originals each call of the program trains, on so many devices together; the first ones fill up."""
+    num_pieces = -(-size // side_by_side)
+    chunk = -(-size // num_pieces)  # of one device, whatever their number: the programs, and the results, are the same
+    width = chunk * together
+    return (np.arange(-(-num_pieces // together) * width) % size).reshape(-1, width)
 
 
 def _lambdas(config: Config, size: int) -> list[np.ndarray]:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 from pprjax import ladder
 from pprjax.config import Config
 from pprjax.ladder import Ladder
-from pprjax.learn import archive, exploration, replay
+from pprjax.learn import archive, exploration, ranking, replay
 from pprjax.learn.archive import Archive
 from pprjax.learn.networks import QNetwork
 from pprjax.learn.replay import Replay, Tuples
@@ -181,25 +181,6 @@ def _rungs(task: Task, found: Ladder, best: Int[Array, " T"], key: jax.Array, nu
     return jnp.where(there.any(), steps, best)
 
 
-def best_of(lanes: Trajectory) -> Trajectory:
-    """The best of paths with a leading axis: one that meets the goal before one that does not, then by R.
-
-    With constraints, of the paths that are not feasible the fewest violations come first, so that search nears those
-    that are.
-    """
-    first = _ranking(lanes)[0]
-    return jax.tree.map(lambda x: x[first], lanes)
-
-
-def better(one: Trajectory, other: Trajectory) -> Trajectory:
-    """The better of two paths; `one` where they are equal."""
-    improves = other.reward > one.reward
-    if one.violations is not None and other.violations is not None:
-        improves = (other.violations < one.violations) | ((other.violations == one.violations) & improves)
-    improves = (other.met & ~one.met) | ((other.met == one.met) & improves)
-    return jax.tree.map(lambda new, old: jnp.where(improves, new, old), other, one)
-
-
 def climb(found: Ladder, config: Config, lanes: Trajectory) -> Ladder:
     """The ladder after these paths, which have a leading axis."""
     value = lanes.reward_goal + config.lambda_policy * lanes.reward_policy
@@ -216,11 +197,6 @@ def climb(found: Ladder, config: Config, lanes: Trajectory) -> Ladder:
     return ladder.extend(found, paths, jnp.rint(lanes.distance).astype(jnp.int32))
 
 
-def _ranking(lanes: Trajectory) -> Int[Array, " b"]:
-    broken = () if lanes.violations is None else (lanes.violations,)
-    return jnp.lexsort((-lanes.reward, *broken, ~lanes.met))
-
-
 def learn_from(
     task: Task,
     original: Original,
@@ -231,10 +207,10 @@ def learn_from(
     key: jax.Array,
 ) -> LearnerState:
     """What an iteration of Algorithm 1 does with its b paths: keep the k best, update Q, sync the target every C."""
-    order = _ranking(lanes)[: config.num_best]
+    order = ranking.best_first(lanes)[: config.num_best]
     kept = jax.tree.map(lambda x: x[order], lanes)
     first = jax.tree.map(lambda x: x[0], kept)
-    best = better(state.best, first)
+    best = ranking.better(state.best, first)
     missed = jnp.max(jnp.where(lanes.met, -jnp.inf, lanes.reward))
 
     state = replace(
@@ -271,7 +247,7 @@ def harvest(config: Config, state: LearnerState, lanes: Trajectory) -> LearnerSt
     lanes = jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), lanes)
     return replace(
         state,
-        best=better(state.best, best_of(lanes)),
+        best=ranking.better(state.best, ranking.best_of(lanes)),
         greedy=jax.tree.map(lambda x: x[0], lanes),
         archive=None if state.archive is None else archive.extend(state.archive, lanes),
         ladder=None if state.ladder is None else climb(state.ladder, config, lanes),

@@ -11,7 +11,7 @@ from pprjax_envs import TabularMDP
 
 from pprjax.config import Config
 from pprjax.goals import reached
-from pprjax.learn import exploration, learner
+from pprjax.learn import exploration, learner, ranking
 from pprjax.learn.networks import QNetwork
 from pprjax.learn.replay import Tuples
 from pprjax.paths import PAD
@@ -253,10 +253,10 @@ def test_the_better_path_meets_the_goal_and_then_earns_more():
         (path(True, 1), path(True, 2), 1),
         (path(False, 2), path(False, 1), 0),
     ):
-        assert leaves_equal(learner.better(one, other), (one, other)[wins])
+        assert leaves_equal(ranking.better(one, other), (one, other)[wins])
         both = jax.tree.map(lambda *x: jnp.stack(x), one, other)
-        assert leaves_equal(learner.best_of(both), (one, other)[wins])
-    assert learner.better(path(True, 1, mark=1), path(True, 1, mark=2)).num_actions == 1
+        assert leaves_equal(ranking.best_of(both), (one, other)[wins])
+    assert ranking.better(path(True, 1, mark=1), path(True, 1, mark=2)).num_actions == 1
 
 
 def test_of_two_that_miss_the_one_that_breaks_less_is_better():
@@ -273,9 +273,9 @@ def test_of_two_that_miss_the_one_that_breaks_less_is_better():
         (path(1, 1), path(1, 2), 1),
         (path(0, -9, met=True), path(0, 9), 0),
     ):
-        assert leaves_equal(learner.better(one, other), (one, other)[wins])
+        assert leaves_equal(ranking.better(one, other), (one, other)[wins])
         both = jax.tree.map(lambda *x: jnp.stack(x), one, other)
-        assert leaves_equal(learner.best_of(both), (one, other)[wins])
+        assert leaves_equal(ranking.best_of(both), (one, other)[wins])
 
 
 @pytest.mark.parametrize("name", CONFIGS)

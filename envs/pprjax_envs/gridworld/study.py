@@ -48,12 +48,7 @@ def main(
     started = time.perf_counter()
     from pprjax.io import output_folder, write_json
 
-    if num < 2:
-        raise ValueError(f"num: expected at least 2 routes, got {num}")
-    if not 1 <= heat <= num:
-        raise ValueError(f"heat: expected 1 to {num} of the routes, got {heat}")
-    if len({path.stem for path in maps}) < len(maps):
-        raise ValueError(f"maps: expected files of different names, got {', '.join(map(str, maps))}")
+    _check(num, heat, maps)
 
     from rich.console import Console
 
@@ -108,6 +103,15 @@ def main(
         f"{', '.join(f'{name}.png' for name in pictured)}, a parquet with each, summary.json.",
         soft_wrap=True,
     )
+
+
+def _check(num: int, heat: int, maps: tuple[Path, ...]) -> None:
+    if num < 2:
+        raise ValueError(f"num: expected at least 2 routes, got {num}")
+    if not 1 <= heat <= num:
+        raise ValueError(f"heat: expected 1 to {num} of the routes, got {heat}")
+    if len({path.stem for path in maps}) < len(maps):
+        raise ValueError(f"maps: expected files of different names, got {', '.join(map(str, maps))}")
 
 
 def _write(folder: Path, tables: dict[str, pl.DataFrame], worlds: dict[str, GridWorld], *, title: str) -> list[str]:

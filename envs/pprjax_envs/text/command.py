@@ -108,14 +108,18 @@ def main(
         _print_rewritings(console, table, [author.name for author in authors], judges)
     elif summary is not None:
         _print_means(console, summary, judges)
-    for reason in rejected:
-        console.print(f"left out: {reason}", soft_wrap=True, markup=False)
+    _print_rejected(console, rejected)
     console.print(
         f"{done} sentence{'s' * (done != 1)}, {seconds:.0f} s, of which {compiling.seconds:.0f} s compiling: "
         f"{done / seconds:.2f} sentences/s, each for {len(authors)} authors and {len(lambdas)} λ_path. "
         f"Written to {folder}: recourse.parquet, recourse.jsonl, summary.json.",
         soft_wrap=True,
     )
+
+
+def _print_rejected(console: Console, rejected: list[str]) -> None:
+    for reason in rejected:
+        console.print(f"left out: {reason}", soft_wrap=True, markup=False)
 
 
 def _print_rewritings(console: Console, table: pl.DataFrame, authors: list[str], judges: Judges) -> None:
