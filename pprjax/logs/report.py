@@ -8,9 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
-from pprjax.logs.answers import NOT_FOUND
+from pprjax.logs.words import NOT_FOUND
 
-BATCH = 50_000
+BATCH = 10_000
 """Rows that are in memory at once, roughly."""
 
 SAMPLE = 2_000

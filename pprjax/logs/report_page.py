@@ -23,6 +23,13 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 """What would end a script, or a line of it, and how JSON may write it too."""
 
 
+RULE = (
+    "Paths that met the goal are left out. Of each number of edits there are as many as of any other, as far as there "
+    "are so many, at even distances in the file; paths without a recourse count as one more number."
+)
+"""Which paths are in the table."""
+
+
 class Names:
     """The names of states and actions, each with a number, in the order in which they came."""
 
@@ -72,6 +79,7 @@ def data(report: Report, name: str, every: int = 1) -> dict[str, Any]:
     return {
         "file": name,
         "rewarded": report.rewarded,
+        "rule": RULE,
         "agents": report.num_agents,
         "groups": [_group(tally, changes, names) for tally, changes in both],
         "paths": _paths(rows, report, names),
@@ -150,7 +158,7 @@ def _rung(rung: dict, names: Names) -> dict[str, Any]:
 
 
 def _edited(row: dict, names: Names) -> dict[str, Any]:
-    """A recourse: its edits, the states that are not kept, and the actions unless each is called like the next state."""
+    """A recourse: its edits, the states that are new, and its actions unless each is called like the next state."""
     signs, actions = row["edits"], list(map(str, row["actions"]))
     of_recourse = signs.replace("-", "")
     fresh = itertools.compress(row["recourse"], [sign != "=" for sign in of_recourse])
