@@ -24,20 +24,19 @@ def main(
     """
     import polars as pl
 
-    from pprjax.io import replacing
+    from pprjax.io import output_folder, replacing
     from pprjax.logs.report import read_report
     from pprjax.logs.report_page import page
 
     out = table.with_name(f"{table.name}.html") if out is None else out
     if out.suffix != ".html":
         raise ValueError(f"out: expected a name that ends in .html, got {out}")
+    output_folder(out.parent)
     try:
         report = read_report(table)
         text = page(report, table.name)
     except pl.exceptions.PolarsError as error:
         raise ValueError(f"table: expected what `pprjax recourse` wrote, got {table}: {error}") from error
-    if not out.parent.is_dir():
-        raise ValueError(f"out: there is no folder {out.parent}")
     with replacing(out) as aside:
         aside.write_text(text, encoding="utf-8")
     print(f"Written to {out}, {len(text.encode()) / 1e6:.1f} MB. Open it in a browser; it needs no network.")

@@ -23,11 +23,12 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 """What would end a script, or a line of it, and how JSON may write it too."""
 
 
+LEFT_OUT = "Paths that met the goal are left out."
 RULE = (
-    "Paths that met the goal are left out. Of each number of edits there are as many as of any other, as far as there "
-    "are so many, at even distances in the file; paths without a recourse count as one more number."
+    "Of each number of edits there are as many as of any other, as far as there are so many, at even distances in the "
+    "file; paths without a recourse count as one more number."
 )
-"""Which paths are in the table."""
+"""Which paths are in the table, where not all that missed the goal are."""
 
 
 class Names:
@@ -75,11 +76,12 @@ def data(report: Report, name: str, every: int = 1) -> dict[str, Any]:
     """
     names = Names()
     rows = report.sample.gather_every(every).to_dicts()
+    all_paths = report.tallies[0]
     both = zip(report.tallies, report.changes, strict=True)
     return {
         "file": name,
         "rewarded": report.rewarded,
-        "rule": RULE,
+        "rule": f"{LEFT_OUT} {RULE}" if len(rows) < all_paths.paths - all_paths.kinds["met"] else LEFT_OUT,
         "agents": report.num_agents,
         "groups": [_group(tally, changes, names) for tally, changes in both],
         "paths": _paths(rows, report, names),
