@@ -11,7 +11,7 @@ import polars as pl
 from pprjax.logs.words import NOT_FOUND
 
 BATCH = 10_000
-"""Rows that are in memory at once, roughly."""
+"""Rows that are in memory at once."""
 
 SAMPLE = 2_000
 """Paths that are shown one by one, at most."""
@@ -164,8 +164,8 @@ def tally(counts: pl.DataFrame, agent: str | None) -> Tally:
     return Tally(
         agent=agent,
         kinds={kind: kinds.get(kind, 0) for kind in (*KINDS, "mended")},
-        proved=proved.filter(kind="mended")["rows"].sum(),
-        proved_infeasible=proved.filter(kind="infeasible")["rows"].sum(),
+        proved=int(proved.filter(kind="mended")["rows"].sum()),
+        proved_infeasible=int(proved.filter(kind="infeasible")["rows"].sum()),
         edits=dict(edits.iter_rows()),
     )
 
@@ -227,10 +227,14 @@ def _walked(
 
 
 def _batches(rows: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-    """The rows that are not met, in the order of the table."""
+    """The rows that are not met, in the order of the table, BATCH rows of it at a time.
+
+    Slices, and not `collect_batches`, which reads ahead of who takes them: its memory grows with the table.
+    """
     stratum = pl.col("distance").fill_null(NONE).cast(pl.Int64).alias("stratum")
-    missed = rows.filter(pl.col("status") != "met").with_columns(stratum)
-    yield from missed.collect_batches(chunk_size=BATCH, maintain_order=True)
+    for start in range(0, rows.select(pl.len()).collect().item(), BATCH):
+        batch = rows.slice(start, BATCH).collect()
+        yield batch.filter(pl.col("status") != "met").with_columns(stratum)
 
 
 def changed(rows: pl.DataFrame, agents: Sequence[str]) -> pl.DataFrame:
