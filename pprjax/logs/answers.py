@@ -12,13 +12,10 @@ from pprjax.logs.edits import alignments
 from pprjax.logs.fitted import Fitted, named, numbers
 from pprjax.logs.log import Log
 from pprjax.logs.rungs import Rungs
-from pprjax.logs.words import counted
+from pprjax.logs.words import NOT_FOUND, counted
 from pprjax.metrics import relative_gap
 from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier, Recourse
-
-NOT_FOUND = "none was found"
-"""The reason of an infeasible path, where nothing is proved."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,6 @@ import polars as pl
 
 from pprjax.config import Config
 from pprjax.io import replacing
-from pprjax.logs.answers import NOT_FOUND
 from pprjax.logs.columns import Columns
 from pprjax.logs.fit import fit_log
 from pprjax.logs.fitted import Fitted
@@ -21,6 +20,7 @@ from pprjax.logs.frames import LOG_CONFIG, Advance, Search, answered, check
 from pprjax.logs.log import Log
 from pprjax.logs.read import read_log
 from pprjax.logs.sources import files
+from pprjax.logs.words import NOT_FOUND
 
 CHUNK = 20_000
 """Paths of a chunk, roughly."""

@@ -1,9 +1,12 @@
-"""Words: what to say of a name that the log does not have, and how much there is of something."""
+"""Words: what to say of a name that the log does not have, of a path without a recourse, and how much there is."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+
+NOT_FOUND = "none was found"
+"""The reason of an infeasible path, where nothing is proved."""
 
 NEAREST = 3
 """Names that are told, at most."""

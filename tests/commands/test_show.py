@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from pprjax.cli import main
-from pprjax.commands.show import advice, closer, custom, drawing, ladder
+from pprjax.commands.show import drawing, ladder
+from pprjax.logs.advice import advice, closer, custom
 from pprjax.logs.edits import alignments
 from pprjax.paths import Paths
 

@@ -1,0 +1,99 @@
+"""Advice: what a recourse does otherwise, and how good it is, in sentences."""
+
+from __future__ import annotations
+
+import math
+
+from pprjax.logs.words import counted
+
+RUNGS = 5
+"""How many rungs of a ladder are shown, beside the chosen one."""
+
+
+def advice(row: dict) -> str:
+    """What to do otherwise, in a sentence: after which states the recourse leaves its original, and what it does there.
+
+    Args:
+        row: of the table of recourses, with `original`, `recourse` and the `edits` between them.
+    """
+    parts = []
+    for after, added, dropped in _departures(row["original"], row["recourse"], row["edits"]):
+        where = "at the start" if after is None else f"after {after}"
+        if added:
+            instead = f" instead of {', '.join(dropped)}" if dropped else ""
+            parts.append(f"{where}: {', then '.join(added)}{instead}")
+        else:
+            parts.append(f"{where}: without {', '.join(dropped)}")
+    if not parts:
+        return "Nothing to do otherwise: the path is as good as any."
+    edits = counted(sum(edit != "=" for edit in row["edits"]), "edit")
+    return f"What to do otherwise: {'; '.join(parts)} ({edits})."
+
+
+def custom(row: dict, steps: list[dict]) -> str:
+    """How often the agent itself did what the recourse first does otherwise, in a sentence; "" where nobody can say.
+
+    Where each action is called like the next state, as in a log without actions, to go there is what is done.
+
+    Args:
+        steps: of the agent: how often (`count`) it took each `action` in each `state`.
+    """
+    first = next((i for i, edit in enumerate(row["edits"].replace("-", "")) if edit != "="), None)
+    dropped = row["edits"].find("-")
+    if dropped >= 0 and (first is None or dropped < first):
+        first = dropped
+    if not first or first > len(row["actions"]):
+        return ""
+    state, action = row["recourse"][first - 1], row["actions"][first - 1]
+    there = [step for step in steps if step["state"] == state]
+    times = sum(step["count"] for step in there if step["action"] == action)
+    every = sum(step["count"] for step in there)
+    went = list(map(str, row["actions"])) == list(map(str, row["recourse"][1:]))
+    done = f"went to {action} next" if went else f"did {action}"
+    return f"After {state}, {row['agent']} {done} {times} of {counted(every, 'time')}." if every else ""
+
+
+def closer(row: dict, rungs: list[dict]) -> str:
+    """What fewer edits would do, or that none will, where that is proved; "" where nobody can say.
+
+    Args:
+        rungs: of the path, the fewest edits first.
+    """
+    if not rungs:
+        return ""
+    fewest = rungs[0]
+    if fewest["distance"] < row["distance"]:
+        return f"The fewest edits that reach the goal: {shorter(fewest)} ({counted(fewest['distance'], 'edit')})."
+    return "Nothing closer reaches the goal." if fewest["proved"] else ""
+
+
+def shorter(row: dict) -> str:
+    """The advice alone, without how many edits it is."""
+    return advice(row).removeprefix("What to do otherwise: ").rpartition(" (")[0]
+
+
+def proof(row: dict) -> str:
+    """How good the recourse is, as far as that is proved, and how likely."""
+    gap, chance = row["gap"], row["probability"]
+    likely = "" if chance is None or chance == 1 else f"; the world leads along it with probability {chance:.3g}"
+    if gap is None:
+        return likely
+    return f", {f'within {math.ceil(gap * 1e4) / 100:g} % of the best' if gap > 0 else 'proved best'}{likely}"
+
+
+def _departures(original: list, recourse: list, edits: str) -> list[tuple[str | None, list[str], list[str]]]:
+    """Where edits follow one another: the state before them that both paths share, those added and those dropped."""
+    old, new = iter(map(str, original)), iter(map(str, recourse))
+    found, after, added, dropped = [], None, [], []
+    for edit in [*edits, "="]:
+        if edit == "=":
+            if added or dropped:
+                found.append((after, added, dropped))
+            added, dropped, after = [], [], next(new, None)
+            next(old, None)
+            continue
+        if edit != "+":
+            dropped.append(next(old))
+        if edit != "-":
+            added.append(next(new))
+    return found
