@@ -259,7 +259,8 @@ def mario(line: Line) -> list[Row]:
 
 
 def logs(line: Line) -> list[Row]:
-    what = f"{line['paths']:,} logged paths, file to file"
+    held = f", held to {len(line['rules'])} rule{'s' * (len(line['rules']) > 1)}" if "rules" in line else ""
+    what = f"{line['paths']:,} logged paths, file to file{held}"
     rows = [(f"{what}, certified", seconds(60 * line["minutes"]), "", "")]
     rows.append((f"{what}, peak memory", f"{line['peak_gib']:.2g} GiB", "", ""))
     if "within_2_percent" in line:
@@ -267,6 +268,33 @@ def logs(line: Line) -> list[Row]:
         rows.append((learned, seconds(60 * line["learned_minutes"]), "", ""))
         rows.append((f"{what}, learned within 2 % of the certificate", percent(line["within_2_percent"]), "", ""))
     return rows
+
+
+def frontier(line: Line) -> list[Row]:
+    worlds, grid = line["worlds"], line["grid"]
+    rows = [
+        (
+            f"certified frontiers of {worlds['worlds']} random worlds: right at so many numbers of edits",
+            percent(worlds["equal"]),
+            f"brute force, {seconds(worlds['brute_force_s'])} beside {seconds(worlds['exact_s'])}",
+            "",
+        ),
+        (
+            f"certified frontiers of {grid['originals']:,} routes",
+            seconds(grid["frontier_s"]),
+            f"certificates at one λ_path {seconds(grid['certificates_s'])}",
+            ratio(1 / grid["ratio"]),
+        ),
+    ]
+    return rows + [
+        (
+            f"learned frontiers at λ_policy {case['lambda_policy']:g}: points within 1 % of the certified ones",
+            percent(case["within_1_percent"]),
+            "",
+            "",
+        )
+        for case in line["learned"]
+    ]
 
 
 def text(line: Line) -> list[Row]:
@@ -292,7 +320,9 @@ ROWS = {
     "years": years,
     "mario": mario,
     "text": text,
+    "frontier": frontier,
     "log_recourse": logs,
+    "log_recourse_rules": logs,
     "log_recourse_learned": logs,
     "ablation": lambda line: [],
 }
