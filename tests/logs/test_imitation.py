@@ -58,3 +58,10 @@ def test_a_smoothing_is_judged_by_paths_that_it_was_not_counted_from():
             mine = sum(own[agent, state, a] for a in there)
             logs.append(np.log((own[agent, state, action] + m * prior) / (mine + m)))
         assert likelihood == pytest.approx(np.mean(logs))
+
+
+def test_what_nobody_else_did_and_what_was_not_held_out_say_nothing():
+    trained, total = np.array([3, 0, 0]), np.array([4, 4, 4])
+    shared, held = np.array([0.5, 0.0, 0.25]), np.array([2, 5, 0])
+    found = held_out_log_likelihood(trained, total, shared, held, 1.0)
+    assert found == pytest.approx(np.log((3 + 0.5) / (4 + 1)))

@@ -116,3 +116,10 @@ def worth(fitted, agent, original, states, actions):
     distance = int(pprjax.levenshtein(np.array(original), np.array(states)))
     paid = fitted.reward[states[:-1], actions].sum()
     return paid + CONFIG.lambda_policy * habit + CONFIG.lambda_path / (distance + 1)
+
+
+def test_where_as_many_were_good_as_bad_a_path_is_bad():
+    votes = marks.Votes(*map(np.array, ([2, 3], [2, 1], [5, 4], [1, 6])))
+    told, held = votes.right()
+    assert told.tolist() == [2, 3]
+    assert held.tolist() == [1, 4]

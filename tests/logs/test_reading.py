@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 import pprjax
 from pprjax.cli import main
+from pprjax.logs import times
 from pprjax.logs.columns import Columns
 from pprjax.logs.read import read_log
+from pprjax.logs.rows import SEPARATOR
 
 ROUND = ["receive", "check", "fix", "check", "fix", "check", "pay"]
 CASES = [ROUND] * 6 + [["receive", "check", "pay"]] * 3 + [["receive", "close"]] * 2
@@ -475,3 +477,29 @@ def test_events_without_a_name_or_a_case_are_named(tmp_path):
         (4, "concept:name: expected a state, got nothing"),
     ]
     assert log.columns.step is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "whole", "rest"),
+    [
+        (pl.Series([datetime.date(1970, 1, 2), datetime.date(1969, 12, 31)]), [86_400, -86_400], [0, 0]),
+        (pl.Series([1_500, 250]).cast(pl.Datetime("ms")), [1, 0], [0.5, 0.25]),
+        (pl.Series([1_500_000]).cast(pl.Datetime("us")), [1], [0.5]),
+        (pl.Series([2_000_000_500]).cast(pl.Datetime("ns")), [2], [5e-7]),
+        (pl.Series(["1970-01-02", "1970-01-01T00:00:01.25Z", "7.5"]), [86_400, 1, 7], [0, 0.25, 0.5]),
+    ],
+)
+def test_a_step_is_its_seconds_since_1970_or_its_number(steps, whole, rest):
+    found = times.ordered(steps)
+    assert found["whole"].to_list() == whole
+    assert found["rest"].to_list() == pytest.approx(rest)
+
+
+def test_states_of_several_columns_are_told_apart_whatever_stands_in_them():
+    pairs = [("a\\", "b,c"), ("a,b\\", "c"), ("a,b", "c"), ("a", "b,c"), ("a\\,b", "c"), ("a", "b\\,c")]
+    names = [tuple(x.replace(",", SEPARATOR) for x in pair) for pair in pairs]
+    rows = [row for i, pair in enumerate(names) for row in ((f"p{i}", 0, *pair), (f"p{i}", 1, "x", "y"))]
+    frame = pl.DataFrame(rows, schema=["path", "step", "one", "other"], orient="row")
+    log = read_log(frame, Columns(state=("one", "other")))
+    states = pl.concat(list(log.frames()))["states"].list.first()
+    assert states.n_unique() == len(pairs)
