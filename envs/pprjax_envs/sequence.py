@@ -12,6 +12,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.paths import PAD, Paths
+from pprjax_envs.asked import asked_probs
 from pprjax_envs.quick_gymnax import environment, spaces
 from pprjax_envs.traced import traced_params
 
@@ -68,7 +69,7 @@ class SequenceState(environment.EnvState):
     time: jax.Array  # pyright: ignore  # int32[], symbols chosen
     symbol: jax.Array  # int32[], the last one; num_symbols before the first
     carry: Any  # the classifier's, after the symbols chosen, an end apart
-    class_probs: jax.Array  # float[C], of the symbols chosen, an end apart
+    class_probs: jax.Array  # float[C], of these symbols; 0 before the end of a path that has one, or a Judge
 
 
 @struct.dataclass(kw_only=True)
@@ -147,7 +148,7 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
             time=jnp.int32(0),
             symbol=jnp.int32(self.num_symbols),
             carry=carry,
-            class_probs=jnp.exp(params.classifier.log_probs(carry)),
+            class_probs=self._class_probs(params, carry, jnp.bool_(False)),
         )
         return self.observe(key, state, None, params), state
 
@@ -156,26 +157,40 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         full = self.is_terminated(state, params)
         symbol = jnp.asarray(action, jnp.int32)
         carry = params.classifier.step(state.carry, symbol)
-        longer = SequenceState(
-            time=state.time,
-            symbol=symbol,
-            carry=carry,
-            class_probs=jnp.exp(params.classifier.log_probs(carry)),
-        )
         if self.end is not None:  # which is no part of what is judged
-            longer = jax.tree.map(lambda old, new: jnp.where(symbol == self.end, old, new), state, longer)
-            longer = longer.replace(symbol=symbol)
+            carry = jax.tree.map(lambda old, new: jnp.where(symbol == self.end, old, new), state.carry, carry)
+        longer = SequenceState(time=state.time + 1, symbol=symbol, carry=carry, class_probs=state.class_probs)
+        asked = self._complete(longer) & ~full
+        longer = longer.replace(class_probs=self._class_probs(params, carry, asked))
         following = jax.tree.map(lambda old, new: jnp.where(full, old, new), state, longer)
         following = following.replace(time=state.time + 1)
         terminated = self.is_terminated(following, params)
-        reward = jnp.where(self._complete(following) & ~full, following.class_probs[params.wanted], 0.0)
+        reward = jnp.where(asked, following.class_probs[params.wanted], 0.0)
         return self.observe(key, following, action, params), following, reward, terminated, {}
+
+    def _is_late(self, params: SequenceParams) -> bool:
+        """Whether states hold the class probabilities of complete sequences only: others must be asked for."""
+        return self.end is not None or isinstance(params.classifier, Reread)
+
+    def _class_probs(self, params: SequenceParams, carry: Any, asked: Bool[Array, ""]) -> Float[Array, " C"]:
+        """What a state holds of the classifier's opinion."""
+        if isinstance(params.classifier, Reread):
+            return asked_probs(params.classifier.judge, *carry, asked)
+        probs = jnp.exp(params.classifier.log_probs(carry))
+        return jnp.where(asked, probs, 0.0) if self._is_late(params) else probs
+
+    def _opinion(self, state: SequenceState, params: SequenceParams) -> Float[Array, " C"]:
+        """The classifier's opinion of the symbols so far."""
+        if not self._is_late(params):
+            return state.class_probs
+        complete = self._complete(state)
+        return jnp.where(complete, state.class_probs, self._class_probs(params, state.carry, ~complete))
 
     def observe(self, key: jax.Array, state: SequenceState, action, params: SequenceParams) -> Float[Array, " V+1+C"]:
         """The last symbol, one-hot over the alphabet and the start, and the class probabilities in steps of 1/16."""
-        del key, action, params
+        del key, action
         last = jax.nn.one_hot(state.symbol, self.num_symbols + 1, dtype=state.class_probs.dtype)
-        return jnp.concatenate([last, jnp.round(state.class_probs * EVIDENCE_LEVELS) / EVIDENCE_LEVELS])
+        return jnp.concatenate([last, jnp.round(self._opinion(state, params) * EVIDENCE_LEVELS) / EVIDENCE_LEVELS])
 
     def available(self, state: SequenceState, params: SequenceParams) -> Bool[Array, " A"]:
         """All symbols; after `length` of them only an end."""
@@ -223,7 +238,7 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
 
     def promise(self, state: SequenceState, params: SequenceParams) -> Float[Array, ""]:
         """The probability of the wanted class, given the symbols so far."""
-        return state.class_probs[params.wanted]
+        return self._opinion(state, params)[params.wanted]
 
     def goal_bound(self, params: SequenceParams) -> Float[Array, ""]:
         """The end pays a probability."""
