@@ -9,6 +9,7 @@ Hansen, ICAPS 2005).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -83,7 +84,7 @@ def _pass(search: Search, best: Ladder, most: int, calls: int, block: int):
         np.maximum.at(beyond, waiting.smallest[known], waiting.bound[known])
         return waiting[~out]
 
-    best, waiting = _opened(search, best, layers.root(search, block), 0)
+    best, waiting = _opened(search, best, _rooted(search, block), 0)
     stack, used = [within(waiting)], 0
     while stack and used < calls:
         top = stack.pop()
@@ -120,6 +121,11 @@ def _opened(search: Search, best: Ladder, nodes: Nodes, t: int) -> tuple[Ladder,
     else:
         order = np.argsort(-(bound + float(search.lambda_path) / (1.0 + smallest)), kind="stable")
     return best, _Waiting(t, nodes, children, parent[order], action[order], smallest[order], bound[order])
+
+
+@partial(jax.jit, static_argnames="room")
+def _rooted(search: Search, room: int) -> Nodes:
+    return layers.root(search, room)
 
 
 @jax.jit
