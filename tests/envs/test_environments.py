@@ -43,12 +43,19 @@ def sequences():
     return SequenceEnv(blank.replace(params=params), 2, num_symbols=9, length=4)
 
 
+def lengths():
+    """The same, of up to three symbols and an end."""
+    env = sequences()
+    return SequenceEnv(env.default_params.classifier, 2, num_symbols=9, length=3, end=4)
+
+
 WORLDS = {
     "tabular": tabular,
     "stochastic tables": stochastic,
     "grid world": GridWorld,
     "grid world with two moneys": lambda: GridWorld(["S$#F", "..H.", "$LL."], max_steps=12),
     "sequences": sequences,
+    "sequences of any length": lengths,
     "sentences": lambda: sentences().env,
     "Mario, a small game in place of the emulator": lambda: MarioEnv(game=Hopper, goal_x=200, max_steps=14),
     "Mario's table": lambda: explored(goal_x=200, max_steps=14).explored(),
