@@ -159,7 +159,7 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         carry = params.classifier.step(state.carry, symbol)
         if self.end is not None:  # which is no part of what is judged
             carry = jax.tree.map(lambda old, new: jnp.where(symbol == self.end, old, new), state.carry, carry)
-        longer = SequenceState(time=state.time + 1, symbol=symbol, carry=carry, class_probs=state.class_probs)
+        longer: Any = SequenceState(time=state.time + 1, symbol=symbol, carry=carry, class_probs=state.class_probs)
         asked = self._complete(longer) & ~full
         longer = longer.replace(class_probs=self._class_probs(params, carry, asked))
         following = jax.tree.map(lambda old, new: jnp.where(full, old, new), state, longer)
@@ -175,7 +175,8 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
     def _class_probs(self, params: SequenceParams, carry: Any, asked: Bool[Array, ""]) -> Float[Array, " C"]:
         """What a state holds of the classifier's opinion."""
         if isinstance(params.classifier, Reread):
-            return asked_probs(params.classifier.judge, *carry, asked)
+            symbols, length = carry
+            return asked_probs(params.classifier.judge, symbols, length, asked)
         probs = jnp.exp(params.classifier.log_probs(carry))
         return jnp.where(asked, probs, 0.0) if self._is_late(params) else probs
 

@@ -227,7 +227,7 @@ def _solve_piece(
             best=trained.best,
             greedy=trained.greedy,
             original_goal=original.reward_goal,
-            curve=np.where(np.arange(total) < last[:, None], curve, settled),
+            curve=jnp.asarray(np.where(np.arange(total) < last[:, None], curve, settled)),
             archive=trained.archive,
             ladder=trained.ladder,
         )
