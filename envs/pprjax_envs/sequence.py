@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -161,7 +162,7 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
             carry = jax.tree.map(lambda old, new: jnp.where(symbol == self.end, old, new), state.carry, carry)
         longer = SequenceState(time=state.time + 1, symbol=symbol, carry=carry, class_probs=state.class_probs)
         asked = self._complete(longer) & ~full
-        longer = longer.replace(class_probs=self._class_probs(params, carry, asked))
+        longer = replace(longer, class_probs=self._class_probs(params, carry, asked))
         following = jax.tree.map(lambda old, new: jnp.where(full, old, new), state, longer)
         following = following.replace(time=state.time + 1)
         terminated = self.is_terminated(following, params)
@@ -175,7 +176,8 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
     def _class_probs(self, params: SequenceParams, carry: Any, asked: Bool[Array, ""]) -> Float[Array, " C"]:
         """What a state holds of the classifier's opinion."""
         if isinstance(params.classifier, Reread):
-            return asked_probs(params.classifier.judge, *carry, asked)
+            symbols, length = carry
+            return asked_probs(params.classifier.judge, symbols, length, asked)
         probs = jnp.exp(params.classifier.log_probs(carry))
         return jnp.where(asked, probs, 0.0) if self._is_late(params) else probs
 

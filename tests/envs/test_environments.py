@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 from mario_fake import Hopper, explored
 from pprjax_envs import GridWorld, MarioEnv, TabularMDP
 from pprjax_envs.lstm import LSTMClassifier
@@ -43,12 +44,27 @@ def sequences():
     return SequenceEnv(blank.replace(params=params), 2, num_symbols=9, length=4)
 
 
+@struct.dataclass
+class Length:
+    """A judge that likes long sequences."""
+
+    most: jax.Array  # float[]
+
+    def probs(self, symbols, length):
+        return jnp.stack([1.0 - length / self.most, length / self.most])
+
+
+def sequences_with_an_end():
+    return SequenceEnv(Length(jnp.float32(4.0)), 1, num_symbols=6, length=4, end=2)
+
+
 WORLDS = {
     "tabular": tabular,
     "stochastic tables": stochastic,
     "grid world": GridWorld,
     "grid world with two moneys": lambda: GridWorld(["S$#F", "..H.", "$LL."], max_steps=12),
     "sequences": sequences,
+    "sequences with an end, judged whole": sequences_with_an_end,
     "sentences": lambda: sentences().env,
     "Mario, a small game in place of the emulator": lambda: MarioEnv(game=Hopper, goal_x=200, max_steps=14),
     "Mario's table": lambda: explored(goal_x=200, max_steps=14).explored(),
