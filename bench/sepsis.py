@@ -5,15 +5,16 @@ Smedt, Peeperkorn and De Weerdt, arXiv 2403.09232) on the log of Sepsis Cases: `
 weights of their judge, `sepsis_K_declare.json` with mined rules, `sepsis_K_published.csv` with what was published.
 
 An original is to become a trace that the judge takes for outcome 0 and that breaks no rule. P_A is estimated from the
-training traces that the judge takes for 0, each with the share of its 5 nearest training traces that it takes for 0 as
-its weight; `--plain`: from all, evenly. How much is smoothed is chosen by held-out training traces. ORDER, the weights
-and λ_policy were chosen on training traces that are no originals.
+training traces that the judge takes for 0, weighted by the share of each one's nearest training traces that it takes
+for 0 as well, to some power; `--plain`: from all, evenly. SETTINGS were chosen by y_nn on 40 (K = 1) and 92 (K = 4)
+training traces of label 1 that the judge takes for 1, as if they were originals.
 
-* `fewest_edits`: the first rung of an original's ladder; `proved`: no path of fewer edits does it.
-* `edits`: of the rung that is chosen, the one of the largest v of at most MAX_EDITS edits, the last of the ladder.
+* `fewest_edits`: of a search among all paths of at most 1, then 2, … edits; `proved`: no path of fewer edits does it.
+* `edits`: of the path that is chosen, the one of the largest v of at most MAX_EDITS edits. No rule asks what is near.
 * `dl_edit`: the same as the published figures count it, of padded rows, where a shorter trace costs its padding too.
 * `y_nn`: of the 5 nearest training traces, the share that the judge takes for 0, with an even share of those that tie
-  for the last places; `y_nn_range` is the least and the most that it may be, by how ties are broken.
+  for the last places; `y_nn_range` is the least and the most that it may be, by how ties are broken, and
+  `y_nn_in_order` with the earlier in the file first.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import csv
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -39,11 +40,23 @@ from pprjax.result import Frontier
 
 NUM_SYMBOLS = 17
 MAX_EDITS = 8
-LAMBDA_POLICY = 0.2
-CALLS = 8000
-ORDER = 4
-STRENGTHS = (0.3, 1.0, 3.0, 10.0, 30.0)
-FOLDS = 5
+CALLS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Of P_A and of v."""
+
+    power: float  # of a trace's weight
+    order: int  # the most symbols of a context
+    strength: float  # of smoothing
+    lambda_policy: float
+
+
+SETTINGS = {
+    1: Settings(power=4.0, order=12, strength=0.3, lambda_policy=0.3),
+    4: Settings(power=2.0, order=6, strength=1.0, lambda_policy=0.3),
+}
 
 
 @dataclass(frozen=True)
@@ -65,33 +78,31 @@ def main() -> None:
     arguments.add_argument("--plain", action="store_true", help="P_A of all training traces")
     arguments.add_argument("--show", type=int, default=0, metavar="N", help="originals and what they become, on stderr")
     options = arguments.parse_args()
-    data = load(options.folder, options.outcome)
-    weights = np.ones(len(data.train)) if options.plain else typical(data)
-    strength = chosen_strength(data.train, weights)
-    agent = traces.contexts(data.train, weights, num_symbols=NUM_SYMBOLS, order=ORDER, strength=strength)
+    data, settings = load(options.folder, options.outcome), SETTINGS[options.outcome]
+    weights = np.ones(len(data.train)) if options.plain else typical(data) ** settings.power * data.told
+    agent = traces.contexts(
+        data.train, weights, num_symbols=NUM_SYMBOLS, order=settings.order, strength=settings.strength
+    )
     task = task_of(data, agent)
-    ladders(data, task)  # compiles
+    answers(data, task, settings.lambda_policy)  # compiles
     begin = time.perf_counter()
-    front = ladders(data, task)
-    seconds = time.perf_counter() - begin
-    first = np.unique(front.path, return_index=True)[1]
-    chosen = np.append(first[1:], len(front)) - 1
-    changed = np.maximum(task.env.sequences(front.paths[chosen]), END)
-    originals = data.originals[front.path[chosen]]
-    for before, after in list(zip(originals, changed, strict=True))[: options.show]:
-        print(*(" ".join(map(str, row[row != END])) for row in (before, after)), "", sep="\n", file=sys.stderr)
-    size = len(data.originals)
+    found = answers(data, task, settings.lambda_policy)
+    seconds = (time.perf_counter() - begin) / len(data.originals)
+    turned = [answer for answer in found if answer is not None]
+    before = np.array([row for row, answer in zip(data.originals, found, strict=True) if answer is not None])
+    after = np.array([answer.trace for answer in turned])
+    for pair in list(zip(before, after, strict=True))[: options.show]:
+        print(*(" ".join(map(str, row[row != END])) for row in pair), "", sep="\n", file=sys.stderr)
     figures = {
-        "originals": size,
-        **scores(data, originals, changed),
-        "flipped": len(chosen) / size,
-        "fewest_edits": float(front.distance[first].mean()),
-        "edits": float(front.distance[chosen].mean()),
-        "proved": sum(is_proved(front, row) for row in first) / size,
-        "seconds_per_original": seconds / size,
-        "strength": strength,
-        "published": scores(data, *(parsed(data.published, name) for name in ("original", "counterfactual")))
-        | {"reported": {name: reported(data, name) for name in ("dl_edit", "y_nn", "violations_percent")}},
+        "originals": len(found),
+        "flipped": len(turned) / len(found),
+        **scores(data, before, after),
+        "fewest_edits": float(np.mean([answer.fewest for answer in turned])),
+        "edits": float(np.mean([answer.edits for answer in turned])),
+        "proved": sum(answer.proved for answer in turned) / len(found),
+        "seconds_per_original": seconds,
+        "published": scores(data, *(parsed(data.published, name) for name in ("original", "counterfactual"))),
+        "reported": {name: reported(data, name) for name in ("dl_edit", "y_nn", "violations_percent")},
     }
     finish(f"sepsis_{options.outcome}{'_plain' * options.plain}", figures)
 
@@ -122,22 +133,11 @@ def reported(data: Data, name: str) -> float:
 
 
 def typical(data: Data) -> Float[np.ndarray, " N"]:
-    """For each training trace that is told 0 the share of its nearest others that are; 0 for the rest."""
+    """For each training trace the share of its nearest others that are told 0, over the largest of those told 0."""
     apart = traces.distances(data.train, data.train)
     np.fill_diagonal(apart, apart.max() + 1)
-    return data.told * traces.near(apart, data.told.astype(float))[0]
-
-
-def chosen_strength(rows: Int[np.ndarray, "N L"], weights: Float[np.ndarray, " N"]) -> float:
-    """The strength of smoothing under which the traces of positive weight are likeliest, each fold held out in turn."""
-    fold = np.random.default_rng(0).permutation(len(rows)) % FOLDS
-
-    def held_out(strength: float) -> float:
-        fit = partial(traces.contexts, num_symbols=NUM_SYMBOLS, order=ORDER, strength=strength)
-        agents = [fit(rows, weights * (fold != k)) for k in range(FOLDS)]
-        return sum(weights[fold == k] @ traces.log_likelihood(agent, rows[fold == k]) for k, agent in enumerate(agents))
-
-    return max(STRENGTHS, key=held_out)
+    share = traces.near(apart, data.told.astype(float))[0]
+    return share / share[data.told].max()
 
 
 def task_of(data: Data, agent: Contexts) -> pprjax.Task:
@@ -147,21 +147,65 @@ def task_of(data: Data, agent: Contexts) -> pprjax.Task:
     return pprjax.Task(env, agent, goal=class_is(0), constraints=pprjax.Constraints(rules=rules))
 
 
-def ladders(data: Data, task: pprjax.Task) -> Frontier:
+@dataclass(frozen=True)
+class Answer:
+    """What an original becomes."""
+
+    trace: np.ndarray  # int[L]
+    edits: int
+    value: float  # v
+    fewest: int  # the edits of the best path of the fewest
+    proved: bool  # no path of fewer meets the goal and keeps the rules
+
+
+def answers(data: Data, task: pprjax.Task, lambda_policy: float) -> list[Answer | None]:
+    """For each original the path of the largest v of at most MAX_EDITS edits that was found; None: there was none.
+
+    A ladder has no proof: its beam follows v. So the fewest edits are searched for apart, with more edits for those
+    originals alone that fewer did not turn.
+    """
     paths = task.env.paths([row[row != END] for row in data.originals])
-    config = pprjax.Config(lambda_policy=LAMBDA_POLICY)
-    return pprjax.frontier(task, paths, config, method="search", max_edits=MAX_EDITS, calls=CALLS)
+    search = partial(pprjax.frontier, config=pprjax.Config(lambda_policy=lambda_policy), method="search")
+    found: list[Answer | None] = [None] * len(paths)
+    open_ = np.arange(len(paths))
+    for most in range(1, MAX_EDITS + 1):
+        if open_.size:
+            front = search(task, paths[open_], max_edits=most, calls=CALLS)
+            for i, place in enumerate(open_):
+                found[place] = best(task, front, i)
+            open_ = np.array([place for place in open_ if found[place] is None], int)
+    ladders = search(task, paths, max_edits=MAX_EDITS, calls=0)
+    return [better(answer, best(task, ladders, i)) for i, answer in enumerate(found)]
 
 
-def is_proved(front: Frontier, row: int) -> bool:
-    """Whether no path of fewer edits than this rung meets the goal and keeps the rules."""
-    fewer = front.limit[front.path[row], : front.distance[row]]
-    return bool((fewer == -np.inf).all())
+def best(task: pprjax.Task, front: Frontier, i: int) -> Answer | None:
+    """The last rung of an original's ladder, whose v is the largest."""
+    rungs = np.flatnonzero(front.path == i)
+    if not rungs.size:
+        return None
+    first, last = rungs[0], rungs[-1]
+    return Answer(
+        trace=np.maximum(task.env.sequences(front.paths[[last]])[0], END),
+        edits=int(front.distance[last]),
+        value=float(front.value[last]),
+        fewest=int(front.distance[first]),
+        proved=bool((front.limit[i, : front.distance[first]] == -np.inf).all()),
+    )
+
+
+def better(one: Answer | None, other: Answer | None) -> Answer | None:
+    """That of the larger v, with the fewest edits of both."""
+    if one is None or other is None:
+        return one or other
+    fewest = min((one, other), key=lambda answer: answer.fewest)
+    return replace(max((one, other), key=lambda a: a.value), fewest=fewest.fewest, proved=fewest.proved)
 
 
 def scores(data: Data, originals: Int[np.ndarray, "N L"], changed: Int[np.ndarray, "N L"]) -> dict:
     """What the benchmark says of traces and their originals."""
-    mean, least, most = traces.near(traces.distances(changed, data.train), data.told.astype(float))
+    to_train = traces.distances(changed, data.train)
+    mean, least, most = traces.near(to_train, data.told.astype(float))
+    in_order = np.argsort(to_train, axis=1, kind="stable")[:, : traces.NEAREST]
     apart = [traces.distances(one[None], other[None])[0, 0] for one, other in zip(originals, changed, strict=True)]
     return {
         "convinces": float((np.asarray(traces.opinions(data.judge, changed)) > 0.5).mean()),
@@ -169,6 +213,7 @@ def scores(data: Data, originals: Int[np.ndarray, "N L"], changed: Int[np.ndarra
         "dl_edit": float(np.mean(apart)),
         "y_nn": float(mean.mean()),
         "y_nn_range": [float(least.mean()), float(most.mean())],
+        "y_nn_in_order": float(data.told[in_order].mean()),
     }
 
 

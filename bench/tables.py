@@ -244,6 +244,32 @@ def years(line: Line) -> list[Row]:
     ]
 
 
+def sepsis(line: Line) -> list[Row]:
+    """Beside what was published, scored in the same way."""
+    outcome, *plain = line["bench"].removeprefix("sepsis_").split("_")
+    of = f"sepsis, outcome {outcome}{', P_A of all traces' * bool(plain)}"
+    theirs = line["published"]
+    shorter = ratio(theirs["dl_edit"] / line["dl_edit"])
+    near = f"{of}: training traces near it that the judge takes for 0, after {line['edits']:.2g} edits"
+    return [
+        (
+            f"{of}: traces turned, rules broken, of {line['originals']}",
+            f"{percent(line['flipped'])}, {percent(line['violations_percent'] / 100)}",
+            f"published {percent(theirs['convinces'])}, {percent(theirs['violations_percent'] / 100)}",
+            "",
+        ),
+        (f"{of}: fewest edits, proved in {percent(line['proved'])}", f"{line['fewest_edits']:.2f}", "", ""),
+        (near, percent(line["y_nn"]), f"published {percent(theirs['y_nn'])}", ""),
+        (
+            f"{of}: edits of padded rows, as published",
+            f"{line['dl_edit']:.2g}",
+            f"published {theirs['dl_edit']:.2g}",
+            shorter,
+        ),
+        (f"{of}: a trace", seconds(line["seconds_per_original"]), "", ""),
+    ]
+
+
 def mario(line: Line) -> list[Row]:
     one = f"one emulator {number(line['played_one_per_s'])}"
     return [
@@ -318,6 +344,7 @@ ROWS = {
     "action_changes": changes,
     "temperature": temperature,
     "years": years,
+    "sepsis": sepsis,
     "mario": mario,
     "text": text,
     "frontier": frontier,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -44,13 +45,13 @@ class LSTMJudge:
         ahead, back = jnp.moveaxis(_outputs(added, lambda h: jnp.einsum("dh,dhg->dg", h, self.recurrent)), 1, 0)
         read = jnp.concatenate([ahead, back[::-1]], axis=1)  # [L, 2H]
         ahead = _outputs(read @ self.inputs[0] + self.bias[0], lambda h: h @ self.recurrent_2)[-1]
-        back = _outputs(read[-1:] @ self.inputs[1] + self.bias[1], jnp.zeros_like(self.recurrent_2).__rmatmul__)[-1]
+        back = _outputs(read[-1:] @ self.inputs[1] + self.bias[1], lambda _: jnp.zeros_like(self.bias[1]))[-1]
         logit = jnp.concatenate([ahead, back]) @ self.out + self.out_bias
         return jax.nn.sigmoid(jnp.stack([-logit, logit]))
 
 
 def _outputs(added: Float[Array, "L *d G"], again: Callable) -> Float[Array, "L *d H"]:
-    """An LSTM's outputs, from what its inputs add to the gates and the function that its last output does by."""
+    """An LSTM's outputs, from what its inputs add to the gates and the function that says what its last output adds."""
 
     def cell(carry, added):
         output, memory = carry
@@ -72,17 +73,17 @@ def judge_of(weights: Mapping[str, np.ndarray]) -> LSTMJudge:
     def bias(layer: int) -> Float[np.ndarray, "2 G"]:
         return both("bias_ih", layer) + both("bias_hh", layer)
 
+    single = partial(jnp.asarray, dtype=jnp.float32)
     fc1, fc2 = (weights[f"judge.{name}.weight"].astype(float) for name in ("fc1", "fc2"))
-    judge = LSTMJudge(
-        embedded=both("weight_ih", 0).transpose(0, 2, 1) + bias(0)[:, None],
-        recurrent=both("weight_hh", 0).transpose(0, 2, 1),
-        inputs=both("weight_ih", 1).transpose(0, 2, 1),
-        bias=bias(1),
-        recurrent_2=both("weight_hh", 1)[0].T,
-        out=(fc2 @ fc1)[0],
-        out_bias=(fc2 @ weights["judge.fc1.bias"] + weights["judge.fc2.bias"])[0],
+    return LSTMJudge(
+        embedded=single(both("weight_ih", 0).transpose(0, 2, 1) + bias(0)[:, None]),
+        recurrent=single(both("weight_hh", 0).transpose(0, 2, 1)),
+        inputs=single(both("weight_ih", 1).transpose(0, 2, 1)),
+        bias=single(bias(1)),
+        recurrent_2=single(both("weight_hh", 1)[0].T),
+        out=single((fc2 @ fc1)[0]),
+        out_bias=single((fc2 @ weights["judge.fc1.bias"] + weights["judge.fc2.bias"])[0]),
     )
-    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), judge)
 
 
 @jax.jit
@@ -135,18 +136,6 @@ def contexts(
             longer = (*context, symbol)[-order:] if order else ()
             following[i, symbol] = next(number[longer[k:]] for k in range(len(longer) + 1) if longer[k:] in number)
     return Contexts(jnp.asarray(np.log(probs), jnp.float32), jnp.asarray(following))
-
-
-def log_likelihood(agent: Contexts, traces: Int[np.ndarray, "N L"]) -> Float[np.ndarray, " N"]:
-    """log P_A of each trace, its end included. On the host."""
-    log_probs, following = np.asarray(agent.log_probs, float), np.asarray(agent.following)
-    traces = np.pad(np.asarray(traces), ((0, 0), (0, 1)))
-    context = np.full(len(traces), following[0, -1])
-    total, ended = np.zeros(len(traces)), np.zeros(len(traces), bool)
-    for symbols in traces.T:
-        total += np.where(ended, 0.0, log_probs[context, symbols])
-        context, ended = following[context, symbols], ended | (symbols == END)
-    return total
 
 
 def distances(some: Int[np.ndarray, "N L"], others: Int[np.ndarray, "M L"]) -> Int[np.ndarray, "N M"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -161,7 +162,7 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
             carry = jax.tree.map(lambda old, new: jnp.where(symbol == self.end, old, new), state.carry, carry)
         longer: Any = SequenceState(time=state.time + 1, symbol=symbol, carry=carry, class_probs=state.class_probs)
         asked = self._complete(longer) & ~full
-        longer = longer.replace(class_probs=self._class_probs(params, carry, asked))
+        longer = replace(longer, class_probs=self._class_probs(params, carry, asked))
         following = jax.tree.map(lambda old, new: jnp.where(full, old, new), state, longer)
         following = following.replace(time=state.time + 1)
         terminated = self.is_terminated(following, params)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 from mario_fake import Hopper, explored
 from pprjax_envs import GridWorld, MarioEnv, TabularMDP
 from pprjax_envs.lstm import LSTMClassifier
@@ -43,10 +44,18 @@ def sequences():
     return SequenceEnv(blank.replace(params=params), 2, num_symbols=9, length=4)
 
 
-def lengths():
-    """The same, of up to three symbols and an end."""
-    env = sequences()
-    return SequenceEnv(env.default_params.classifier, 2, num_symbols=9, length=3, end=4)
+@struct.dataclass
+class Length:
+    """A judge that likes long sequences."""
+
+    most: jax.Array  # float[]
+
+    def probs(self, symbols, length):
+        return jnp.stack([1.0 - length / self.most, length / self.most])
+
+
+def sequences_with_an_end():
+    return SequenceEnv(Length(jnp.float32(4.0)), 1, num_symbols=6, length=4, end=2)
 
 
 WORLDS = {
@@ -55,7 +64,7 @@ WORLDS = {
     "grid world": GridWorld,
     "grid world with two moneys": lambda: GridWorld(["S$#F", "..H.", "$LL."], max_steps=12),
     "sequences": sequences,
-    "sequences of any length": lengths,
+    "sequences with an end, judged whole": sequences_with_an_end,
     "sentences": lambda: sentences().env,
     "Mario, a small game in place of the emulator": lambda: MarioEnv(game=Hopper, goal_x=200, max_steps=14),
     "Mario's table": lambda: explored(goal_x=200, max_steps=14).explored(),
