@@ -76,6 +76,7 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
     blocks: list[_Expansion] = []
     followings: list[np.ndarray] = []
     again: list[_Found] = []
+    id_is_all = hasattr(task.env, "state_from_id")
     _check_id(root.state_id, task.num_states)
     row_of[root.state_id[0], 0] = 0
     count, pending = 1, list(seen)
@@ -97,8 +98,9 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
                 count += len(first)
                 seen.append(added)
                 pending.append(added)
-            others = np.setdiff1d(np.arange(len(keys)), first)[:FRONTIER]
-            again.append(jax.tree.map(lambda x, at=others: x[at], targets))
+            if not id_is_all:
+                others = np.setdiff1d(np.arange(len(keys)), first)[:FRONTIER]
+                again.append(jax.tree.map(lambda x, at=others: x[at], targets))
             following = np.full(block.available.shape, UNAVAILABLE, np.int32)
             following[open_edges[:, 0], open_edges[:, 1]] = row_of.reshape(-1)[keys]
             blocks.append(block)
@@ -107,9 +109,8 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
     rows = jax.tree.map(lambda *parts: np.concatenate(parts), *seen)
     edges = jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
     following = np.concatenate(followings)
-    if not hasattr(task.env, "state_from_id"):  # with it an id is all of a state
-        for states in again:
-            _check_alike(task, states, row_of, following, edges)
+    for states in again:
+        _check_alike(task, states, row_of, following, edges)
     return Tables(
         following=following,
         reward=edges.reward,

@@ -36,9 +36,7 @@ class Unrolled:
     row: np.ndarray  # int32[T + 1, W], of the tables; 0 in padding
     earned: Earned  # float64[T + 1, W] each, so far, Σ|r_t| the largest of all ways; 0 where the goal does not read it
     following: np.ndarray  # int32[T + 1, W, A], node of the next layer; W where there is none
-    stops: (
-        np.ndarray
-    )  # bool[T + 1, W], a path ends here, every kept step visited, every rule kept, and no forbidden state
+    stops: np.ndarray  # bool[T + 1, W], a path ends here, every kept step visited, every rule kept, nothing forbidden
 
     @property
     def horizon(self) -> int:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import tyro
 
+from pprjax.logs.outputs import beside
+
 
 def main(
     table: tyro.conf.Positional[Path],
@@ -28,7 +30,7 @@ def main(
     from pprjax.logs.report import read_report
     from pprjax.logs.report_page import page
 
-    out = table.with_name(f"{table.name}.html") if out is None else out
+    out = beside(table, "html") if out is None else out
     if out.suffix != ".html":
         raise ValueError(f"out: expected a name that ends in .html, got {out}")
     output_folder(out.parent)

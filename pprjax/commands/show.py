@@ -6,7 +6,8 @@ from pathlib import Path
 
 import tyro
 
-from pprjax.logs.advice import RUNGS, advice, closer, custom, proof, shorter
+from pprjax.logs.advice import advice, closer, custom, proof, shorter, shown_of
+from pprjax.logs.outputs import beside, earns
 from pprjax.logs.words import counted
 
 
@@ -26,7 +27,7 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
     try:
         rows = pl.scan_parquet(table).filter(pl.col("path") == path)
         rows = rows if agent is None else rows.filter(pl.col("agent").cast(pl.String) == agent)
-        found, rewarded = rows.collect(), _rewarded(table)
+        found, rewarded = rows.collect(), earns(pl.scan_parquet(table))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ValueError(f"table: expected what `pprjax recourse` wrote, got {table}: {error}") from error
     if not found.height:
@@ -41,27 +42,14 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
         told = [advice(row), custom(row, _own_steps(table, row)), closer(row, rungs)]
         console.print(" ".join(filter(None, told)), highlight=False, markup=False)
     if len(rungs) > 1:
-        console.print(ladder(rungs, _ladder_of(table), rewarded))
-
-
-def _rewarded(table: Path) -> bool:
-    """Whether any path of the table earns anything, before or after."""
-    import polars as pl
-
-    earned = pl.scan_parquet(table).select((pl.col("reward_before", "reward_after") != 0).any())
-    return any(earned.collect(engine="streaming").row(0))
-
-
-def _ladder_of(table: Path) -> Path:
-    """OUT.ladder."""
-    return table.with_name(f"{table.name}.ladder")
+        console.print(ladder(rungs, beside(table, "ladder"), rewarded))
 
 
 def _rungs(table: Path, row: dict) -> list[dict]:
     """What OUT.ladder has of a path, the fewest edits first."""
     import polars as pl
 
-    file = _ladder_of(table)
+    file = beside(table, "ladder")
     if not file.exists():
         return []
     mine = pl.scan_parquet(file).filter(pl.col("agent") == row["agent"], pl.col("path") == row["path"]).collect()
@@ -73,7 +61,7 @@ def _own_steps(table: Path, row: dict) -> list[dict]:
     """What OUT.fit says of the agent's own steps."""
     import polars as pl
 
-    file = table.with_name(f"{table.name}.fit") / "policies.parquet"
+    file = beside(table, "fit") / "policies.parquet"
     if not file.exists():
         return []
     return pl.scan_parquet(file).filter(pl.col("agent") == row["agent"]).collect().to_dicts()
@@ -83,7 +71,7 @@ def _why_rejected(table: Path, path: str) -> str:
     """What OUT.rejected says of a path that is not in OUT."""
     import polars as pl
 
-    rejected = table.with_name(f"{table.name}.rejected")
+    rejected = beside(table, "rejected")
     if not rejected.exists():
         return ""
     rows = pl.read_csv(rejected, infer_schema=False).filter(pl.col("path") == path)
@@ -134,7 +122,7 @@ def ladder(rungs: list[dict], file: Path, rewarded: bool = True):
     from rich.table import Table
     from rich.text import Text
 
-    told = [rung for i, rung in enumerate(rungs) if i < RUNGS or rung["chosen"]]
+    told = shown_of(rungs)
     more = f"; {len(rungs) - len(told)} more in {file}" if len(told) < len(rungs) else ""
     shown = Table(box=box.SIMPLE_HEAD)
     for name in ("", "edits", *(["R_goal"] if rewarded else []), "mean log P"):

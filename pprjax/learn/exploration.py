@@ -110,7 +110,7 @@ def behaviours(
     key_edits, key_policy = jax.random.split(jax.random.fold_in(key, 1))
     each_has_one = best.ndim == 2
     chosen = (kind >= 4) & (kind < 7) | (kind == 1) & each_has_one
-    in_turn = chosen & (kind < 6) & ~jnp.bool_(each_has_one)
+    in_turn = chosen & (kind < 6) & (not each_has_one)
     nth = iteration * jnp.sum(in_turn) + jnp.cumsum(in_turn) - 1
     near, which = jax.vmap(nth_edit, (None, 0))(original, nth)
     far = jax.vmap(edited)(jnp.broadcast_to(best, (b, horizon)), jax.random.split(key_edits, b))

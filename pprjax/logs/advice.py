@@ -38,13 +38,10 @@ def custom(row: dict, steps: list[dict]) -> str:
     Args:
         steps: of the agent: how often (`count`) it took each `action` in each `state`.
     """
-    first = next((i for i, edit in enumerate(row["edits"].replace("-", "")) if edit != "="), None)
-    dropped = row["edits"].find("-")
-    if dropped >= 0 and (first is None or dropped < first):
-        first = dropped
-    if not first or first > len(row["actions"]):
+    kept = len(row["edits"]) - len(row["edits"].lstrip("="))  # states that both paths begin with
+    if not 0 < kept <= len(row["actions"]):
         return ""
-    state, action = row["recourse"][first - 1], row["actions"][first - 1]
+    state, action = row["recourse"][kept - 1], row["actions"][kept - 1]
     there = [step for step in steps if step["state"] == state]
     times = sum(step["count"] for step in there if step["action"] == action)
     every = sum(step["count"] for step in there)
@@ -65,6 +62,11 @@ def closer(row: dict, rungs: list[dict]) -> str:
     if fewest["distance"] < row["distance"]:
         return f"The fewest edits that reach the goal: {shorter(fewest)} ({counted(fewest['distance'], 'edit')})."
     return "Nothing closer reaches the goal." if fewest["proved"] else ""
+
+
+def shown_of(rungs: list[dict]) -> list[dict]:
+    """The first rungs of a ladder and the chosen one."""
+    return [rung for i, rung in enumerate(rungs) if i < RUNGS or rung["chosen"]]
 
 
 def shorter(row: dict) -> str:

@@ -18,9 +18,9 @@ from pprjax.logs.fit import fit_log
 from pprjax.logs.fitted import Fitted
 from pprjax.logs.frames import LOG_CONFIG, Advance, Search, answered, check
 from pprjax.logs.log import Log
+from pprjax.logs.outputs import beside, proved_infeasible
 from pprjax.logs.read import read_log
 from pprjax.logs.sources import files
-from pprjax.logs.words import NOT_FOUND
 
 CHUNK = 20_000
 """Paths of a chunk, roughly."""
@@ -89,7 +89,7 @@ class Job:
 
     def beside(self, ending: str) -> Path:
         """OUT.ending."""
-        return self.out.with_name(f"{self.out.name}.{ending}")
+        return beside(self.out, ending)
 
     @property
     def work(self) -> Path:
@@ -194,7 +194,7 @@ def _counts(out: Path) -> dict[str, Any]:
     none = pl.col("status") == "infeasible"
     status = table.group_by("status").len().sort("status").collect()
     method = table.filter(~none).group_by("method").len().sort("method").collect().drop_nulls()
-    proved = table.filter(none, pl.col("reason") != NOT_FOUND).select(pl.len()).collect().item()
+    proved = table.filter(proved_infeasible()).select(pl.len()).collect().item()
     return {"status": dict(status.iter_rows()), "method": dict(method.iter_rows()), "proved_infeasible": proved}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from pprjax.logs.words import NOT_FOUND
+from pprjax.logs.outputs import beside, earns, proved_infeasible
 
 BATCH = 10_000
 """Rows that are in memory at once."""
@@ -88,18 +88,17 @@ def read_report(table: Path, size: int = SAMPLE) -> Report:
     counts = tallied(rows, agents)
     has = strata(counts)
     steps, sample = _walked(rows, agents, has, quotas(has, size))
-    ladder, fit = (table.with_name(f"{table.name}.{ending}") for ending in ("ladder", "fit"))
-    earned = rows.select((pl.col("reward_before", "reward_after") != 0).any())
+    fit = beside(table, "fit")
     whose: list[str | None] = [None, *agents] if num_agents > 1 else [None]
     return Report(
         tallies=[tally(counts, agent) for agent in whose],
         changes=[most(steps, agent) for agent in whose],
         num_agents=num_agents,
         sample=sample,
-        rungs=_rungs(ladder, sample),
+        rungs=_rungs(beside(table, "ladder"), sample),
         habits=_habits(fit / "policies.parquet", sample),
         edges=_edges(fit),
-        rewarded=any(earned.collect(engine="streaming").row(0)),
+        rewarded=earns(rows),
     )
 
 
@@ -143,8 +142,7 @@ def _kind() -> pl.Expr:
 
 def _proved() -> pl.Expr:
     """That nothing is better, or that there is nothing."""
-    none = (pl.col("status") == "infeasible") & (pl.col("reason") != NOT_FOUND)
-    return ((pl.col("gap") <= 0) | none).fill_null(False).alias("proved")
+    return ((pl.col("gap") <= 0) | proved_infeasible()).fill_null(False).alias("proved")
 
 
 def tallied(rows: pl.LazyFrame, agents: Sequence[str]) -> pl.DataFrame:

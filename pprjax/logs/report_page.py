@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from pprjax.logs.advice import RUNGS, closer, custom, proof, shorter
+from pprjax.logs.advice import closer, custom, proof, shorter, shown_of
 from pprjax.logs.report import Changes, Report, Tally
 
 BUDGET = 4_500_000
@@ -143,7 +143,7 @@ def _path(row: dict, rungs: list[dict], steps: list[dict], names: Names) -> dict
     told |= {"after": _number(row["reward_after"]), **_edited(row, names)}
     if len(rungs) < 2:
         return told
-    shown = [rung for i, rung in enumerate(rungs) if i < RUNGS or rung["chosen"]]
+    shown = shown_of(rungs)
     return told | {"rungs": [_rung(rung, names) for rung in shown], "hidden": len(rungs) - len(shown)}
 
 

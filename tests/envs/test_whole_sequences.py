@@ -10,6 +10,7 @@ from flax import struct
 from pprjax_envs import SequenceEnv
 from pprjax_envs.asked import TOGETHER, asked_probs
 from rapidfuzz.distance import Levenshtein
+from search_worlds import Chain
 
 import pprjax
 from pprjax import declare
@@ -51,19 +52,6 @@ class Backwards:
         votes = self.weights[0, length - 1 - jnp.arange(L), symbols]
         logit = jnp.where(symbols == PAD, 0.0, votes).sum() + self.weights[1, length, 0]
         return jax.nn.softmax(jnp.stack([-logit, logit]))
-
-
-@struct.dataclass
-class Chain:
-    """P_A depends on the last two symbols."""
-
-    logits: jax.Array  # float[V + 1, V + 1, V]
-
-    def init(self):
-        return jnp.int32(V)
-
-    def step(self, carry, state):
-        return state.symbol, jax.nn.log_softmax(self.logits[carry, state.symbol])
 
 
 def instance(judge, seed, rules=()):
