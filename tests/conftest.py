@@ -1,5 +1,6 @@
 """Where the reference data is: in the folder that PPRJAX_DATA names, or beside it; without the variable tests skip."""
 
+import gc
 import json
 import os
 import tempfile
@@ -7,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
-QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+QUICK = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters"
+)
 """What tests compile runs for a moment, so that to optimize it takes longer than to run it as it is."""
 
 
 def pytest_configure(config):
     """The workers, and the programs that tests start, compile quickly and share what they compiled and trained."""
+    gc.set_threshold(100_000)  # tracing makes a great many objects that stay
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
     trained = tempfile.TemporaryDirectory(prefix="pprjax-trained-")  # not what stands in the user's own
