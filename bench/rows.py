@@ -259,8 +259,10 @@ def reference(line: Line) -> list[str]:
             capped = "> " if "cap_s" in run and np.min(run["within_1"]) < 1 else ""
             took = [capped + seconds(run[key]) for key in ("alone_s", "each_s")]
             rows.append((name, *took, percent(run["within_1"]), str(run["originals"])))
+        compiling = functools.reduce(np.maximum, [run["compile_s"] for run in programs.values() if "compile_s" in run])
         text += [
-            f"Until 1 % from the certified optimum, λ {cell}, flag reached, {runs(line)}:\n",
+            f"Until 1 % from the certified optimum, λ {cell}, flag reached, {runs(line)}. The first call of a setting "
+            f"compiles, for up to {seconds(compiling)} more.\n",
             *markdown(("", "an original alone", "each, on two cores", "within 1 %", "originals"), rows),
         ]
     return text
