@@ -261,8 +261,8 @@ def reference(line: Line) -> list[str]:
             rows.append((name, *took, percent(run["within_1"]), str(run["originals"])))
         compiling = functools.reduce(np.maximum, [run["compile_s"] for run in programs.values() if "compile_s" in run])
         text += [
-            f"Time of a run, and how many come within 1 % of the certified optimum, λ {cell}, flag reached, {runs(line)}. "
-            f"The first call of a setting compiles, for up to {seconds(compiling)} more.\n",
+            f"Time of a run, and how many come within 1 % of the certified optimum, λ {cell}, flag reached, "
+            f"{runs(line)}. The first call of a setting compiles, for up to {seconds(compiling)} more.\n",
             *markdown(("", "an original alone", "each, on two cores", "within 1 %", "originals"), rows),
         ]
     one, two = (seconds(line["update_s"][threads]) for threads in "12")

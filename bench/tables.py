@@ -104,8 +104,8 @@ def highlights(lines: list[Line]) -> str:
         f"{percent(plain['within_1_flag'])}.",
         f"When 256 originals are learned together, each takes {seconds(latest['batching']['seconds_each_of_256'])}. A "
         f"certificate takes {seconds(1 / certificates)}.",
-        f"Until the optimum is found, the learner takes {ours[0]} an original at λ_path = λ_policy = 0.1, and {ours[1]} "
-        f"at 10. The same algorithm in PyTorch takes {theirs[0]} and {theirs[1]} to come within 1 % of it.",
+        f"Until the optimum is found, the learner takes {ours[0]} an original at λ_path = λ_policy = 0.1, and "
+        f"{ours[1]} at 10. The same algorithm in PyTorch takes {theirs[0]} and {theirs[1]} to come within 1 % of it.",
         f"{log['paths']:,} logged paths take {spread(log['minutes'], '{:.1f}'.format)} minutes from file to file, "
         f"certified, and {gib(log['peak_gib'])} of memory.",
         f"Edit distances: {number(rates['levenshtein'])} a second, {ratio(latest['edit_distance']['ratio'])} times as "
