@@ -4,7 +4,7 @@ python bench/ablation.py                       # 4 routes × 2 drivers in three 
 python bench/ablation.py --routes 2 --iterations 20
 
 A variant is one call for each driver: all routes in all cells, side by side. The first call compiles, so the second is
-timed. The default is timed with the originals one at a time as well.
+timed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--routes", type=int, default=4)
     arguments.add_argument("--iterations", type=int, default=100)
-    arguments.add_argument("--alone", type=int, default=3, help="originals trained one at a time")
     args = arguments.parse_args()
     env = GridWorld()
     routes = gridworld.bad_paths(env, args.routes)
@@ -70,11 +69,6 @@ def main() -> None:
             "seconds_each": seconds / len(originals),
             "compile_s": max(first - seconds, 0.0),
         }
-    alone = config.replace(lambda_path=lambda_path[:1], lambda_policy=lambda_policy[:1])
-    run(tasks[0], originals[:1], alone)
-    one_at_a_time = float(np.median([run(tasks[0], originals[i : i + 1], alone)[0] for i in range(args.alone)]))
-    side_by_side = variants["default"]["seconds_each"]
-
     rows = []
     for name, v in variants.items():
         shares = {f"{p:g}/{q:g}": v["within_1"][f"{p:g}/{q:g}"] for p, q in CELLS}
@@ -88,8 +82,6 @@ def main() -> None:
             "drivers": len(tasks),
             "iterations": args.iterations,
             "variants": variants,
-            "seconds_one_at_a_time": one_at_a_time,
-            "ratio_side_by_side": one_at_a_time / side_by_side,
         },
     )
 

@@ -44,7 +44,7 @@ def main() -> None:
         seconds[size] = sorted(rounds)[len(rounds) // 2]
     finish(
         "batching",
-        {"seconds_alone": seconds[1], "seconds_each_of_256": seconds[256], "ratio": seconds[256] / seconds[1]},
+        {"seconds_alone": seconds[1], "seconds_each_of_256": seconds[256], "ratio": seconds[1] / seconds[256]},
     )
 
 
