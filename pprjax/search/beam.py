@@ -15,7 +15,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax import ladder
-from pprjax.ladder import Ladder
+from pprjax.ladder import Ladder, Wanted
 from pprjax.search import nodes as layers
 from pprjax.search.nodes import Children, Edges, Nodes, Search
 
@@ -30,17 +30,17 @@ class Beam:
     calls: jax.Array  # int32[], steps of the world that were asked for
 
 
-def search_beam(search: Search, *, num_distances: int, width: int, weight: float) -> Beam:
+def search_beam(search: Search, *, wanted: Wanted, width: int, weight: float) -> Beam:
     """The best path of at most E - 1 edits for each number of edits, of those that a beam meets. Unbatched.
 
     Args:
-        num_distances: E ≥ 1.
+        wanted: of E ≥ 1 distances.
         width: nodes that each of the E strata may keep of a layer, at least.
         weight: of the world's `promise` of a prefix, beside v, where nodes are ranked.
     """
     start = Beam(
-        best=ladder.empty(search.task, num_distances),
-        dropped=jnp.full(num_distances, -jnp.inf, jnp.result_type(float)),
+        best=ladder.empty(search.task, wanted),
+        dropped=jnp.full(wanted.num_distances, -jnp.inf, jnp.result_type(float)),
         calls=jnp.int32(0),
     )
 
@@ -48,7 +48,7 @@ def search_beam(search: Search, *, num_distances: int, width: int, weight: float
         nodes, beam = carried
         return _layer(search, nodes, beam, t, weight), None
 
-    nodes = layers.root(search, num_distances * width)
+    nodes = layers.root(search, wanted.num_distances * width)
     (nodes, beam), _ = jax.lax.scan(layer, (nodes, start), jnp.arange(search.task.horizon - 1))
     return _last(search, nodes, beam)
 
