@@ -72,7 +72,7 @@ def empty(task: Task, wanted: Wanted) -> Ladder:
 def extend(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"]) -> Ladder:
     """The ladder after N paths at these distances; v is -inf of those that do not count. Of equals the older stays."""
     if ladder.min_distance is not None:
-        return _extend_each(ladder, paths, distance)
+        return _extend_each(ladder, paths, distance, ladder.min_distance)
     each = jnp.where(distance == jnp.arange(len(ladder.value))[:, None], paths.value, -jnp.inf)  # [E, N]
     first = jnp.argmax(each, axis=1)
     value = jnp.take_along_axis(each, first[:, None], axis=1)[:, 0]
@@ -84,7 +84,7 @@ def extend(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"]) -> Ladder:
     return jax.tree.map(choose, paths, ladder).replace(value=jnp.where(better, value, ladder.value))
 
 
-def _extend_each(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"]) -> Ladder:
+def _extend_each(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"], min_distance: Int[Array, ""]) -> Ladder:
     """Of each distance again and again the best of all that are left, and away with what is less than δ from it."""
     num_distances, places = ladder.value.shape
     old = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), replace(ladder, min_distance=None))
@@ -97,11 +97,11 @@ def _extend_each(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"]) -> L
         rival = first[rung.clip(max=num_distances - 1)]
         apart = jax.vmap(edit_distance.between)(pool.symbols[rival], lengths[rival], pool.symbols, lengths)
         best = jnp.max(jnp.where(own, value, -jnp.inf), axis=1)
-        return jnp.where(apart >= ladder.min_distance, value, -jnp.inf), (first, best)
+        return jnp.where(apart >= min_distance, value, -jnp.inf), (first, best)
 
     _, (order, value) = jax.lax.scan(pick, pool.value, length=places)
     kept = jax.tree.map(lambda x: x[order.T], pool)
-    return replace(kept, value=value.T, min_distance=ladder.min_distance)
+    return replace(kept, value=value.T, min_distance=min_distance)
 
 
 @struct.dataclass

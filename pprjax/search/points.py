@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from pprjax import ladder
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
 from pprjax.ladder import Ladder, Points, Wanted, tolerated
@@ -64,10 +65,10 @@ def search_points(
     padded = originals.padded()
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, lambdas)
     together = max(1, SIDE_BY_SIDE // (wanted.num_distances * width * task.num_actions))
-    parts = []
+    parts, nothing = [], ladder.empty(task, wanted)
     for low in range(0, size, together):
         part = jax.tree.map(lambda x, low=low: jnp.asarray(x[low : low + together]), inputs)
-        parts.append(_beams(task, config, part, wanted=wanted, width=width))
+        parts.append(_beams(task, config, part, nothing, width=width))
     traced, beams = jax.tree.map(lambda *x: np.concatenate(x), *map(jax.device_get, parts))
     used = np.asarray(beams.calls, np.int64)
     rows, limits, rest = [], [], []
@@ -117,12 +118,12 @@ def _is_open(best: Ladder, limit: Float[np.ndarray, " E"], unseen: Float[np.ndar
     return bool((limit > np.maximum.accumulate(best.value)).any())
 
 
-@partial(jax.jit, static_argnames=("wanted", "width"))
-def _beams(task: Task, config: Config, inputs, *, wanted: Wanted, width: int) -> tuple[Original, Beam]:
+@partial(jax.jit, static_argnames="width")
+def _beams(task: Task, config: Config, inputs, nothing: Ladder, *, width: int) -> tuple[Original, Beam]:
     def one(symbols, length, actions, kept, lambdas):
         lambda_policy, lambda_path = lambdas
         original = replace(trace(task, symbols, length, jax.random.key(0), actions), kept=kept)
         search = Search(task, original, replace(config, lambda_policy=lambda_policy), lambda_path)
-        return original, search_beam(search, wanted=wanted, width=width, weight=WEIGHT)
+        return original, search_beam(search, nothing, width=width, weight=WEIGHT)
 
     return jax.vmap(one)(*inputs)
