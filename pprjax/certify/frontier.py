@@ -10,12 +10,13 @@ whole frontier. Whatever λ_path is, the best path is on it: max_τ R = max_e F(
 from __future__ import annotations
 
 import dataclasses
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from pprjax.certify.bounds import best_of_all, best_unchanged, bounds
-from pprjax.certify.budgets import every_budget, on_devices, pose, prune
+from pprjax.certify.budgets import Pruned, every_budget, on_devices, pose, prune
 from pprjax.certify.grading import Graded, grade
 from pprjax.certify.n_best import n_best_beside
 from pprjax.certify.optimum import described, solved
@@ -27,6 +28,9 @@ from pprjax.task import Task
 
 RISE = 1e-6
 """Values that differ by less than this share of their size are the same: float32 can't tell them apart."""
+
+KEPT = 64
+"""Worlds with different nodes left out that are kept for the next originals."""
 
 
 def exact_frontier(
@@ -106,12 +110,17 @@ def frontiers(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, "
     largest = np.minimum(free.distance, problem.max_distance)
     floor = unchanged.value - 1e-9 * (1 + np.abs(unchanged.value))  # who edits wants more than the original
 
+    @lru_cache(maxsize=KEPT)  # most originals leave out the same nodes
+    def pruned(kind: int, alive: bytes) -> Pruned:
+        living = np.frombuffer(alive, bool).reshape(problem.unrolled.row.shape)
+        return prune(problem.unrolled, bound.ending[kind], living, bound.lambda_policy[kind])
+
     def problems():
         for b in np.flatnonzero(bound.best() > -np.inf).tolist():
             through = bound.through(b)
             alive = (through >= floor[b]) & (through > -np.inf)
-            pruned = prune(problem.unrolled, bound.ending[bound.kind[b]], alive, block.lambda_policy[b])
-            kind, posed = pose(pruned, block, b, int(largest[b]))
+            left = pruned(int(bound.kind[b]), alive.tobytes())
+            kind, posed = pose(left, block, b, int(largest[b]))
             yield kind, (b, posed)
 
     actions, whose = [free.actions[:0]], [np.zeros(0, int)]

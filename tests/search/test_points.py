@@ -12,7 +12,7 @@ from search_worlds import ALL, L, Votes, sequences
 
 import pprjax
 from pprjax.ladder import Wanted
-from pprjax.search.nodes import needed
+from pprjax.search.nodes import needed, needed_beside
 from pprjax.search.points import search_points
 
 ROOMY = 21  # for each of 12 distances: room for all paths of a small world, at most 3^5
@@ -120,6 +120,17 @@ def test_what_a_path_must_exceed_is_what_eq_5_says(lambda_path):
         needed(jnp.asarray(value), jnp.float32(lambda_path)), needed(value, lambda_path), atol=1e-5
     )
     np.testing.assert_array_equal(needed(value), [-np.inf, 0.2, 0.2, 0.7, 0.7])
+
+
+def test_what_a_path_must_exceed_to_be_among_the_n_best():
+    value = np.array([[0.5, 0.4, 0.1, -np.inf], [0.9, 0.2, -np.inf, -np.inf], [0.7, 0.6, 0.3, 0.0]])
+    np.testing.assert_array_equal(needed_beside(value), [0.2, 0.2, 0.6])  # the second best of e edits, or of more
+    worth = sorted((value + 1.0 / np.array([[1], [2], [3]])).ravel())[-2]
+    np.testing.assert_allclose(needed_beside(value, 1.0), [worth - 1, worth - 1 / 2, worth - 1 / 3])
+    np.testing.assert_allclose(
+        needed_beside(jnp.asarray(value), jnp.float32(1.0)), needed_beside(value, 1.0), atol=1e-6
+    )
+    np.testing.assert_allclose(needed_beside(jnp.asarray(value)), needed_beside(value), atol=1e-6)
 
 
 def test_a_path_may_end_where_nothing_follows():
