@@ -16,6 +16,7 @@ from pprjax_envs.temperature.settings import INDEL, SEARCHED, SETTINGS
 from report import finish, table
 
 from pprjax.config import Config
+from pprjax.ladder import Wanted
 from pprjax.paths import Paths
 from pprjax.search.points import search_points
 from pprjax.task import Task
@@ -64,7 +65,7 @@ def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned:
     with as many calls as the learner makes, are that optimum."""
     num_distances, size = task.horizon + 1, len(originals)
     close = config.lambda_path / (1.0 + np.arange(num_distances))
-    options = dict(num_distances=num_distances, lambda_path=config.lambda_path)
+    options = dict(wanted=Wanted(num_distances=num_distances), lambda_path=config.lambda_path)
     begin = time.perf_counter()
     found = search_points(task, originals, config, calls=calls, **options)
     seconds = time.perf_counter() - begin

@@ -1,7 +1,8 @@
-"""The best path for each number of edits, as it is kept while paths are found: what a `Frontier` is made of."""
+"""The best paths for each number of edits, as they are kept while paths are found: what a `Frontier` is made of."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -10,16 +11,28 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Float, Int
 
-from pprjax import metrics
+from pprjax import edit_distance, metrics
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier
 from pprjax.task import Task
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What is kept of the paths that are found, beside the best."""
+
+    n_recourses: int = 1
+    min_distance: int = 1  # δ between any two of them
+    num_distances: int = 0  # E of the ladder; 0: no frontier is wanted
+
+
 @struct.dataclass
 class Ladder:
-    """The best complete path for each distance e = 0 … E - 1. It meets the goal and keeps the constraints."""
+    """The best complete path for each distance e = 0 … E - 1. It meets the goal and keeps the constraints.
+
+    Where n > 1 are wanted of each distance, after E comes an axis of 2n places: the best first, any two δ edits apart.
+    """
 
     value: jax.Array  # float[E], v = R_goal + λ_policy·R_policy; -inf where none was found
     goal: jax.Array  # float[E], R_goal
@@ -29,11 +42,20 @@ class Ladder:
     terminated: jax.Array  # bool[E], ended by the world and not by the horizon or a dead end
     symbols: jax.Array  # int32[E, T + 1], PAD after the end
     actions: jax.Array  # int32[E, T], PAD after the end
+    min_distance: jax.Array | None = None  # int32[], δ; None where one path of each distance is enough
+
+    @property
+    def first(self) -> Any:
+        """F(e), v of the best path for each distance: float[E]."""
+        return self.value if self.min_distance is None else self.value[..., 0]
 
 
-def empty(task: Task, num_distances: int) -> Ladder:
-    """What is known before the search: no path."""
-    zeros, no = jnp.zeros(num_distances, jnp.result_type(float)), jnp.zeros(num_distances, bool)
+def empty(task: Task, wanted: Wanted) -> Ladder:
+    """What is known before the search: no path. Twice as many places as recourses are wanted, since a path that comes
+    may be near one that stays, and then the next one takes its place."""
+    several = wanted.n_recourses > 1
+    shape = (wanted.num_distances, 2 * wanted.n_recourses) if several else (wanted.num_distances,)
+    zeros, no = jnp.zeros(shape, jnp.result_type(float)), jnp.zeros(shape, bool)
     return Ladder(
         value=zeros - jnp.inf,
         goal=zeros,
@@ -41,13 +63,16 @@ def empty(task: Task, num_distances: int) -> Ladder:
         log_prob=zeros,
         reached=no,
         terminated=no,
-        symbols=jnp.full((num_distances, task.horizon + 1), PAD, jnp.int32),
-        actions=jnp.full((num_distances, task.horizon), PAD, jnp.int32),
+        symbols=jnp.full((*shape, task.horizon + 1), PAD, jnp.int32),
+        actions=jnp.full((*shape, task.horizon), PAD, jnp.int32),
+        min_distance=jnp.int32(wanted.min_distance) if several else None,
     )
 
 
 def extend(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"]) -> Ladder:
     """The ladder after N paths at these distances; v is -inf of those that do not count. Of equals the older stays."""
+    if ladder.min_distance is not None:
+        return _extend_each(ladder, paths, distance, ladder.min_distance)
     each = jnp.where(distance == jnp.arange(len(ladder.value))[:, None], paths.value, -jnp.inf)  # [E, N]
     first = jnp.argmax(each, axis=1)
     value = jnp.take_along_axis(each, first[:, None], axis=1)[:, 0]
@@ -59,34 +84,73 @@ def extend(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"]) -> Ladder:
     return jax.tree.map(choose, paths, ladder).replace(value=jnp.where(better, value, ladder.value))
 
 
-def frontier(
-    ladder: Ladder,
-    originals: Paths,
-    *,
-    goal: Any,
-    limit: Float[np.ndarray, "B E"],
-    original_goal: Float[np.ndarray, " B"],
-    lambda_policy: Any,
-    answered_by: str,
-) -> Frontier:
-    """The frontier of B originals from their ladders, whose leading axis is B.
+def _extend_each(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"], min_distance: Int[Array, ""]) -> Ladder:
+    """Of each distance again and again the best of all that are left, and away with what is less than δ from it."""
+    num_distances, places = ladder.value.shape
+    old = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), replace(ladder, min_distance=None))
+    pool = jax.tree.map(lambda *parts: jnp.concatenate(parts), old, paths)
+    rung = jnp.append(jnp.repeat(jnp.arange(num_distances), places), distance)
+    own, lengths = rung == jnp.arange(num_distances)[:, None], (pool.actions != PAD).sum(1) + 1
+
+    def pick(value, _):
+        first = jnp.argmax(jnp.where(own, value, -jnp.inf), axis=1)
+        rival = first[rung.clip(max=num_distances - 1)]
+        apart = jax.vmap(edit_distance.between)(pool.symbols[rival], lengths[rival], pool.symbols, lengths)
+        best = jnp.max(jnp.where(own, value, -jnp.inf), axis=1)
+        return jnp.where(apart >= min_distance, value, -jnp.inf), (first, best)
+
+    _, (order, value) = jax.lax.scan(pick, pool.value, length=places)
+    kept = jax.tree.map(lambda x: x[order.T], pool)
+    return replace(kept, value=value.T, min_distance=min_distance)
+
+
+@struct.dataclass
+class Points:
+    """What is known of B originals, for e = 0 … E - 1. Arrays on the host."""
+
+    best: Ladder  # leading axis of B
+    limit: np.ndarray  # float[B, E], no path of at most e edits has a larger v; inf where nothing is known
+    unseen: np.ndarray  # float[B, E], no path of e edits that was not seen and may be among the n best has a larger v
+    calls: np.ndarray  # int[B], steps of the world
+    original_goal: np.ndarray  # float[B], R_goal of the original; -inf where the world can't follow it
+
+
+def frontier(points: Points, originals: Paths, *, goal: Any, lambda_policy: Any, answered_by: str) -> Frontier:
+    """The frontier of B originals, and beside each of its paths the next best of as many edits, where they are wanted.
 
     Args:
         goal: the task's; None: it has none.
-        limit: no path of at most e edits has a larger v; inf: not known.
         answered_by: the method.
     """
-    ladder = jax.tree.map(np.asarray, ladder)
-    value = np.asarray(ladder.value)
-    path, distance = np.nonzero(value > tolerated(_below(value)))
-    at = jax.tree.map(lambda x: x[path, distance], ladder)
+    value, first = np.asarray(points.best.value), np.asarray(points.best.first)
+    rises = first > tolerated(_below(first))
+    if value.ndim == 3:
+        value = value[..., : value.shape[2] // 2]
+        rises = rises[..., None] & (value > -np.inf)
+    return listed(points, originals, np.nonzero(rises), goal=goal, lambda_policy=lambda_policy, answered_by=answered_by)
+
+
+def listed(
+    points: Points,
+    originals: Paths,
+    rows: tuple[Int[np.ndarray, " F"], ...],
+    *,
+    goal: Any,
+    lambda_policy: Any,
+    answered_by: str,
+) -> Frontier:
+    """These rows of the ladders: original, distance, and place where there is more than one."""
+    path, distance, *place = rows
+    at = jax.tree.map(lambda x: np.asarray(x)[rows], replace(points.best, min_distance=None))
     num_actions = (at.actions != PAD).sum(1).astype(np.int32)
+    bound = np.minimum(points.limit, points.unseen)[path, distance] if place else points.limit[path, distance]
     return Frontier(
         originals=originals,
         path=path.astype(np.int32),
+        rank=(place[0] + 1 if place else np.ones(len(path))).astype(np.int32),
         distance=distance.astype(np.int32),
         value=at.value.astype(float),
-        bound=np.maximum(limit[path, distance], at.value).astype(float),
+        bound=np.maximum(bound, at.value).astype(float),
         paths=Paths(at.symbols, num_actions + 1, at.actions),
         scores=Scores(
             goal=at.goal,
@@ -103,8 +167,8 @@ def frontier(
             met=None if goal is None else np.ones(len(path), bool),
         ),
         answered_by=np.full(len(originals), answered_by),
-        limit=limit.astype(float),
-        original_goal=np.asarray(original_goal, float),
+        limit=points.limit.astype(float),
+        original_goal=np.asarray(points.original_goal, float),
         lambda_policy=np.broadcast_to(np.asarray(lambda_policy, float), len(originals)),
     )
 

@@ -84,11 +84,11 @@ def diversity(paths: Paths, original: Int[np.ndarray, " R"], num_originals: int)
     Args:
         original: which original a path answers, in [0, B).
     """
+    if np.unique(original).size == len(original):
+        return np.full(num_originals, np.nan)
     groups = [np.flatnonzero(original == b) for b in range(num_originals)]
     pairs = [list(itertools.combinations(group, 2)) for group in groups]
     counts = np.array([len(group) for group in pairs])
-    if not counts.any():
-        return np.full(num_originals, np.nan)
     one, other = np.concatenate([np.reshape(group, (-1, 2)) for group in pairs]).astype(int).T
     symbols, lengths = jnp.asarray(paths.symbols), jnp.asarray(paths.lengths)
     distances = np.asarray(_between(symbols[one], lengths[one], symbols[other], lengths[other]), float)

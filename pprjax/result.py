@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 from flax import struct
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
+from pprjax import metrics
 from pprjax.io import write_table
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
@@ -98,15 +99,16 @@ class Frontier:
     """The best path for each number of edits: F rows, original by original, and of each the fewest edits first.
 
     v = R_goal + λ_policy·R_policy. A row stands there only if its v exceeds that of all rows with fewer edits, so that
-    the best path at any λ_path is one of them: max_τ R(τ) = max over the rows of v + λ_path / (d + 1). Arrays on the
-    host.
+    the best path at any λ_path is one of them: max_τ R(τ) = max over the rows of v + λ_path / (d + 1). With n_recourses
+    each of them is followed by the next best paths of as many edits. Arrays on the host.
     """
 
     originals: Paths  # B
     path: np.ndarray  # int32[F], which original the row answers; one that no path answers has no row
+    rank: np.ndarray  # int32[F], 1 for the best path of so many edits
     distance: np.ndarray  # int32[F], d
     value: np.ndarray  # float[F], v
-    bound: np.ndarray  # float[F], no path of at most d edits has a larger v: `value` where proved, inf: not known
+    bound: np.ndarray  # float[F], no path in this place has a larger v: `value` where proved, inf: not known
     paths: Paths  # F, symbols and actions
     scores: Scores  # F
     status: np.ndarray  # str[F], see `pprjax.metrics.status`
@@ -126,6 +128,8 @@ class Frontier:
     def at(self, lambda_path: float | Float[np.ndarray, " B"]) -> Recourse:
         """The best path of each original at this λ_path, one number or one for each; of equals the one of fewer edits.
 
+        With n_recourses the other paths of as many edits follow it.
+
         Raises:
             ValueError: λ_path is negative, not finite or of another shape.
         """
@@ -136,39 +140,62 @@ class Frontier:
                 f"lambda_path: expected a number of at least 0, or one for each of {size}, got {lambda_path}"
             )
         weights = np.broadcast_to(weights, size)
-        worth = self.value + weights[self.path] / (self.distance + 1.0)
-        order = np.lexsort((self.distance, -worth, self.path))
+        close = weights[self.path] / (self.distance + 1.0)
+        order = np.lexsort((self.rank, self.distance, -(self.value + close), self.path))
         first = order[np.unique(self.path[order], return_index=True)[1]]
-        row = np.full(size, -1)
-        row[self.path[first]] = first
-        there, row = row >= 0, np.maximum(row, 0)
-
-        def take(values, otherwise):
-            if not len(self):
-                return np.full((size, *values.shape[1:]), otherwise, values.dtype)
-            return np.where(
-                there.reshape(-1, *[1] * (values.ndim - 1)), values[row], np.asarray(otherwise, values.dtype)
-            )
-
-        symbols = take(np.asarray(self.paths.symbols), PAD)
-        symbols[:, 0] = np.asarray(self.originals.symbols)[:, 0]
-        actions = take(np.asarray(self.paths.actions), PAD)
+        chosen = np.full(size, -1)
+        chosen[self.path[first]] = self.distance[first]
+        rows = np.flatnonzero(self.distance == chosen[self.path])
         edits = np.arange(self.limit.shape[1])
-        bound = (self.limit + weights[:, None] / (edits + 1.0)).max(1)
-        reward = np.where(there, worth[row] if len(self) else -np.inf, -np.inf)
+        limit = (self.limit + weights[:, None] / (edits + 1.0)).max(1)
         known = np.maximum.accumulate(self._values(), axis=1)
         with np.errstate(invalid="ignore"):  # -inf less -inf, where nothing is feasible
             proved = (self.limit == known) | (self.limit - known <= ROUNDING * (1.0 + np.abs(self.limit)))
-        bound = np.where(proved.all(1), reward, np.maximum(bound, reward))
+        limit = np.where(proved.all(1), -np.inf, limit)
+        bound = np.where(self.rank == 1, limit[self.path], self.bound + close)
+        return self.rows_at(rows, weights, bound[rows], limit)
+
+    def rows_at(
+        self,
+        rows: Int[np.ndarray, " r"],
+        weights: Float[np.ndarray, " B"],
+        bound: Float[np.ndarray, " r"],
+        limit: Float[np.ndarray, " B"],
+    ) -> Recourse:
+        """These rows as recourses, original by original and the best of each first; where there is none, no path.
+
+        Args:
+            weights: λ_path.
+            bound: on R of what may stand in the place of a row; R itself where it is above.
+            limit: on R of the originals that have no row.
+        """
+        size = len(self.originals)
+        none = np.setdiff1d(np.arange(size), self.path[rows])
+        path = np.append(self.path[rows], none)
+        order = np.argsort(path, kind="stable")
+        path, row = path[order].astype(np.int32), np.append(rows, np.full(len(none), -1))[order]
+        there = row >= 0
+
+        def take(values, otherwise):
+            values = np.asarray(values)
+            blank = np.full((len(row), *values.shape[1:]), otherwise, values.dtype)
+            blank[there] = values[row[there]]
+            return blank
+
+        symbols = take(self.paths.symbols, PAD)
+        symbols[:, 0] = np.asarray(self.originals.symbols)[path, 0]
+        paths = Paths(symbols, take(self.paths.lengths, 1), take(self.paths.actions, PAD))
+        worth = self.value + weights[self.path] / (self.distance + 1.0)
+        reward = take(worth, -np.inf)
         blank = {"goal": np.nan, "path": np.nan, "r_policy": np.nan, "policy": np.nan, "distance": -1, "violations": -1}
         return Recourse(
             originals=self.originals,
-            path=np.arange(size, dtype=np.int32),
-            rank=np.ones(size, np.int32),
-            paths=Paths(symbols, take(np.asarray(self.paths.lengths), 1), actions),
+            path=path,
+            rank=(np.arange(len(path)) - np.searchsorted(path, path) + 1).astype(np.int32),
+            paths=paths,
             reward=reward,
-            bound=bound,
-            method=self.answered_by,
+            bound=np.maximum(np.append(bound, limit[none])[order], reward),
+            method=self.answered_by[path],
             scores=Scores(**{name: take(getattr(self.scores, name), value) for name, value in blank.items()}),
             status=np.where(there, take(self.status.astype("U12"), ""), "infeasible"),
             original_goal=self.original_goal,
@@ -176,13 +203,13 @@ class Frontier:
             lambda_policy=self.lambda_policy,
             greedy_reward=np.full(size, np.nan),
             curve=np.zeros((size, 0)),
-            diversity=np.full(size, np.nan),
+            diversity=metrics.diversity(paths, path, size),
         )
 
     def _values(self) -> Float[np.ndarray, "B E"]:
         """F(e), -inf where there is no row."""
-        values = np.full(self.limit.shape, -np.inf)
-        values[self.path, np.minimum(self.distance, self.limit.shape[1] - 1)] = self.value
+        values, first = np.full(self.limit.shape, -np.inf), self.rank == 1
+        values[self.path[first], np.minimum(self.distance[first], self.limit.shape[1] - 1)] = self.value[first]
         return values
 
     def to_frame(self) -> pl.DataFrame:
@@ -190,6 +217,7 @@ class Frontier:
         return pl.DataFrame(
             {
                 "path": self.path,
+                "rank": self.rank,
                 "status": self.status.tolist(),
                 "method": self.method.tolist(),
                 "value": self.value,
@@ -207,10 +235,10 @@ class Frontier:
         _save(self.to_frame(), path)
 
     def plot(self, axes: Any = None) -> Any:
-        """v, R_goal and R_policy over the edits, one line an original, on three matplotlib Axes."""
+        """v, R_goal and R_policy of the best path over the edits, one line an original, on three matplotlib Axes."""
         from pprjax import plotting  # takes a second to import
 
-        return plotting.ladders(self.to_frame(), axes=axes)
+        return plotting.ladders(self.to_frame().filter(rank=1), axes=axes)
 
 
 def _terms(scores: Scores) -> dict[str, np.ndarray]:

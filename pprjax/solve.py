@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -15,10 +16,12 @@ from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
 from pprjax.config import Config, check_config
+from pprjax.ladder import Wanted
 from pprjax.learn.batches import learn, learn_frontier
 from pprjax.learn.stopping import Stop
 from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
+from pprjax.search.n_best import n_best
 from pprjax.search.points import search_points
 from pprjax.stacked import Stack, each
 from pprjax.task import Task, check_agent, check_step
@@ -90,13 +93,11 @@ def recourse(
         try:
             if choice == "exact":
                 return exact(task, originals, config, n_recourses=n_recourses, min_distance=min_distance)
-            if choice == "search" and n_recourses == 1:
-                return _searched(task, originals, config, calls, lambda_path=config.lambda_path).at(config.lambda_path)
+            if choice == "search":
+                return _searched_at(task, originals, config, calls, Wanted(n_recourses, min_distance))
         except TooLargeError:
             if method == "exact":
                 raise
-    if method == "search":
-        raise ValueError(f'n_recourses: expected 1 with method "search", got {n_recourses}')
     key = _needed(key)
     if stop == "certified":
         ends = Stop(bound=exact(task, originals, config).reward)
@@ -123,6 +124,8 @@ def frontier(
     method: Method = "auto",
     max_edits: int | None = None,
     calls: int | None = None,
+    n_recourses: int = 1,
+    min_distance: int = 1,
     ids: Int[np.ndarray, " B"] | None = None,
     progress: bool | None = None,
 ) -> Frontier:
@@ -137,6 +140,9 @@ def frontier(
         method: see `Method`.
         max_edits: the most edits, at least 0; default as many as there may be.
         calls: of "search": steps of the world that the proof of one original may take; default 100,000.
+        n_recourses: how many paths of each number of edits on the frontier there are at most, the best first. All meet
+            the goal and keep the constraints.
+        min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of as many edits, at least.
         ids: of "learn": the numbers from which originals derive their keys; default 0 … B - 1.
         progress: of "learn": show a progress bar; default: on a terminal.
 
@@ -146,22 +152,29 @@ def frontier(
     """
     check_config(config, len(originals))
     if isinstance(task, Stack):
-        options: dict[str, Any] = dict(key=key, method=method, max_edits=max_edits, calls=calls, progress=progress)
-        return each(task, originals, config, partial(frontier, **options), ids)
+        options: dict[str, Any] = dict(
+            key=key, method=method, max_edits=max_edits, calls=calls, n_recourses=n_recourses, min_distance=min_distance
+        )
+        return each(task, originals, config, partial(frontier, progress=progress, **options), ids)
     check_task(task, originals)
     _check_least(0, max_edits=max_edits, calls=calls)
+    _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
+    apart: dict[str, int] = dict(n_recourses=n_recourses, min_distance=min_distance)
     choices = _choices(task, config, method)
     if "exact" in choices:
         try:
-            return exact_frontier(task, originals, config, max_edits=max_edits)
+            return exact_frontier(task, originals, config, max_edits=max_edits, **apart)
         except TooLargeError:
             if method == "exact":
                 raise
+    wanted = Wanted(num_distances=_num_distances(task, originals, config, max_edits), **apart)
     if "search" in choices:
-        return _searched(task, originals, config, calls, max_edits=max_edits)
+        points = search_points(task, originals, config, wanted=wanted, calls=CALLS if calls is None else calls)
+        return ladder.frontier(
+            points, originals, goal=task.goal, lambda_policy=config.lambda_policy, answered_by="search"
+        )
     key = _needed(key)
-    num_distances = _num_distances(task, originals, config, max_edits)
-    return learn_frontier(task, originals, config, key=key, num_distances=num_distances, ids=ids, progress=progress)
+    return learn_frontier(task, originals, config, key=key, wanted=wanted, ids=ids, progress=progress)
 
 
 def _check_least(least: int, **values: int | None) -> None:
@@ -189,25 +202,15 @@ def _needed(key: jax.Array | None) -> jax.Array:
     return key
 
 
-def _searched(task, originals, config, calls, *, max_edits=None, lambda_path=None) -> Frontier:
-    """The frontier by search, or what decides it at one λ_path."""
-    points = search_points(
-        task,
-        originals,
-        config,
-        num_distances=_num_distances(task, originals, config, max_edits),
-        calls=CALLS if calls is None else calls,
-        lambda_path=lambda_path,
-    )
-    return ladder.frontier(
-        points.best,
-        originals,
-        goal=task.goal,
-        limit=points.limit,
-        original_goal=points.original_goal,
-        lambda_policy=config.lambda_policy,
-        answered_by="search",
-    )
+def _searched_at(task: Task, originals: Paths, config: Config, calls: int | None, wanted: Wanted) -> Recourse:
+    """The best by search at one λ_path."""
+    wanted = replace(wanted, num_distances=_num_distances(task, originals, config, None))
+    calls, lambda_path = CALLS if calls is None else calls, config.lambda_path
+    points = search_points(task, originals, config, wanted=wanted, calls=calls, lambda_path=lambda_path)
+    options: dict[str, Any] = dict(goal=task.goal, lambda_policy=config.lambda_policy)
+    if wanted.n_recourses == 1:
+        return ladder.frontier(points, originals, answered_by="search", **options).at(lambda_path)
+    return n_best(points, originals, lambda_path=lambda_path, wanted=wanted, **options)
 
 
 def _num_distances(task: Task, originals: Paths, config: Config, max_edits: int | None) -> int:

@@ -198,3 +198,12 @@ def feasible(mdp, goal, rules, keep, original, lambda_path, lambda_policy, costs
         if mdp.meets(goal, states[-1], earned, original) and not count(rules, symbols, actions, original, keep, costs):
             found.append((value, tuple(symbols)))
     return sorted(found, reverse=True)
+
+
+def greedy(ranked, count, min_distance):
+    """The best, and again and again the best that is far enough from those before: all that could be next if tied."""
+    chosen = []
+    for value, symbols in ranked:
+        if all(edit(symbols, other, {}) >= min_distance for _, other in chosen):
+            chosen.append((value, symbols))
+    return chosen[:count]

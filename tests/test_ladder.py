@@ -11,6 +11,7 @@ from pprjax import ladder
 from pprjax.paths import Paths
 
 E, N = 5, 6
+ONE = ladder.Wanted(num_distances=E)
 extend = jax.jit(ladder.extend)
 rows = st.lists(
     st.tuples(st.integers(0, E + 1), st.sampled_from([-np.inf, -1.0, 0.0, 0.5, 2.0])), min_size=N, max_size=N
@@ -33,7 +34,7 @@ def paths_of(values, first):
 @settings(max_examples=50, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=4))
 def test_the_best_for_each_distance_stays(batches):
-    kept, best = ladder.empty(ring(), E), {}
+    kept, best = ladder.empty(ring(), ONE), {}
     for b, batch in enumerate(batches):
         distance, value = zip(*batch, strict=True)
         kept = extend(kept, paths_of(value, b * N), jnp.asarray(distance, jnp.int32))
@@ -49,12 +50,34 @@ def test_the_best_for_each_distance_stays(batches):
             assert (kept.reached[d], kept.terminated[d]) == (number % 2 == 0, number % 3 == 0)
 
 
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, E), st.integers(0, 3), st.integers(-9, 9)), min_size=N, max_size=N)),
+    st.sampled_from([1, 2]),
+)
+def test_the_best_that_differ_stay_of_each_distance(batches, min_distance):
+    """Paths 0 x x x x … of one symbol each, which are the same, or as far apart as they are long."""
+    kept = ladder.empty(ring(), ladder.Wanted(2, min_distance, E))
+    best = [{} for _ in range(E + 1)]
+    for b, batch in enumerate(batches):
+        distance, symbol, value = map(np.array, zip(*batch, strict=True))
+        paths = paths_of(value, b * N).replace(symbols=jnp.asarray(np.repeat(symbol[:, None], 8, 1), jnp.int32))
+        kept = extend(kept, paths, jnp.asarray(distance, jnp.int32))
+        for d, s, v in batch:
+            best[d][s] = max(v, best[d].get(s, -np.inf))
+    for d in range(E):
+        expected = sorted(best[d].values(), reverse=True)
+        assert kept.value[d].tolist() == [*expected, *[-np.inf] * 4][:4]
+        assert [best[d][s] for s in kept.symbols[d, : len(expected), 0].tolist()] == expected
+
+
 def test_a_frontier_has_the_rungs_that_rise():
-    values = np.array([[-np.inf, 1.0, 0.5, 1.0, 2.0], [3.0, 1.0, -np.inf, 3.0, 3.5], [-np.inf] * 5])
-    kept = jax.tree.map(lambda x: np.stack([np.asarray(x)] * 3), ladder.empty(ring(), E)).replace(value=values)
-    front = ladder.frontier(
-        kept, Paths.from_lists([[0]] * 3), goal=None, limit=np.full((3, E), 4.0), original_goal=np.zeros(3),
-        lambda_policy=0.1, answered_by="search",
-    )  # fmt: skip
+    values, unknown = (
+        np.array([[-np.inf, 1.0, 0.5, 1.0, 2.0], [3.0, 1.0, -np.inf, 3.0, 3.5], [-np.inf] * 5]),
+        np.full((3, E), np.inf),
+    )
+    kept = jax.tree.map(lambda x: np.stack([np.asarray(x)] * 3), ladder.empty(ring(), ONE)).replace(value=values)
+    points = ladder.Points(kept, np.full((3, E), 4.0), unknown, np.zeros(3, int), np.zeros(3))
+    front = ladder.frontier(points, Paths.from_lists([[0]] * 3), goal=None, lambda_policy=0.1, answered_by="search")
     assert list(zip(front.path.tolist(), front.distance.tolist(), strict=True)) == [(0, 1), (0, 4), (1, 0), (1, 4)]
     assert front.value.tolist() == [1.0, 2.0, 3.0, 3.5] and front.bound.tolist() == [4.0] * 4

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from brute_force import GOALS, UNEVEN, Mdp, edit, feasible, lambdas
+from brute_force import GOALS, UNEVEN, Mdp, edit, feasible, greedy, lambdas
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ring_road import CONFIG, KEY, ORIGINALS, ring
@@ -17,15 +17,6 @@ from pprjax.solve import recourse
 
 ROWS = Paths.from_lists(ORIGINALS)
 WIDE = CONFIG.replace(num_paths=256)  # enough to see all paths of so small a world
-
-
-def greedy(ranked, count, min_distance):
-    """The best, and again and again the best that is far enough from those before: all that could be next if tied."""
-    chosen = []
-    for value, symbols in ranked:
-        if all(edit(symbols, other, {}) >= min_distance for _, other in chosen):
-            chosen.append((value, symbols))
-    return chosen[:count]
 
 
 def assert_apart_and_in_order(found, min_distance):

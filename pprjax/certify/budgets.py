@@ -8,6 +8,7 @@ float32.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,7 @@ class Pruned:
     following: np.ndarray | jax.Array  # int32[T + 1, W', A], W' where there is none
     edges: np.ndarray | jax.Array  # float32[T + 1, W', A], r + λ_policy·h
     ending: np.ndarray | jax.Array  # float32[T + 1, W'], 0 where a path may end, else -inf
+    last: np.ndarray | jax.Array  # int32[], the last layer that is looked at
 
 
 def prune(
@@ -55,6 +57,7 @@ def prune(
         following=np.where(there[..., None], rank[layers[..., None] + 1, unrolled.following[layers, kept]], width),
         edges=(tables.reward[rows] + lambda_policy * tables.habit[rows]).astype(np.float32),
         ending=np.where(there, ending[layers, kept], -np.inf).astype(np.float32),
+        last=np.int32(np.flatnonzero(there[:, 0]).max(initial=0)),
     )
 
 
@@ -69,12 +72,15 @@ def pose(
     `best_budget` and `every_budget`.
 
     τ₀ comes with its padding in front, so that every original ends at N, and with the position after its first symbol.
-    The start is that symbol, and to match it is best: d(s·x, s·y) = d(x, y).
+    The start is that symbol, and to match it is best: d(s·x, s·y) = d(x, y). Layers that no path of so few edits
+    reaches are not looked at.
 
     Raises:
         TooLargeError: its values take more than MAX_BYTES.
     """
-    symbols, length = block.symbols[b], int(block.lengths[b])
+    length = int(block.lengths[b])
+    symbols = block.symbols[b, : limits.size_of(length)]
+    pruned = replace(pruned, last=np.minimum(pruned.last, np.int32(length - 1 + largest)))
     budgets = limits.size_of(max(largest + 1, 16))
     num_bytes = 4 * pruned.symbol.size * (len(symbols) + 1) * budgets
     if num_bytes > limits.MAX_BYTES:
@@ -181,8 +187,10 @@ def all_values(
         inside = x[:, positions:, : max(budgets - edits, 0)]
         return jax.lax.pad(inside, -jnp.inf, ((0, 0, 0), (0, positions, 0), (min(edits, budgets), 0, 0)))
 
-    def layer(arriving, x):
-        symbol, following, edges, ending = x
+    def layer(k, carried):
+        arriving, values = carried
+        t = pruned.last - k
+        symbol, following, edges, ending = pruned.symbol[t], pruned.following[t], pruned.edges[t], pruned.ending[t]
         value = jnp.full((num_nodes, length + 1, budgets), -jnp.inf, edges.dtype).at[:, length].set(ending[:, None])
         for a in range(edges.shape[-1]):
             value = jnp.maximum(value, edges[:, a, None, None] + arriving[following[:, a]])
@@ -195,11 +203,12 @@ def all_values(
         matches = (symbol[:, None] == jnp.append(original, PAD))[..., None]
         read = jnp.where(matches, shifted(value, 1, 0), shifted(value, 1, costs.substitute))
         arriving = jnp.maximum(read, shifted(value, 0, costs.insert))
-        return jnp.pad(arriving, ((0, 1), (0, 0), (0, 0)), constant_values=-jnp.inf), value
+        arriving = jnp.pad(arriving, ((0, 1), (0, 0), (0, 0)), constant_values=-jnp.inf)
+        return arriving, values.at[t].set(value)
 
     nowhere = jnp.full((num_nodes + 1, length + 1, budgets), -jnp.inf, pruned.edges.dtype)
-    xs = (pruned.symbol, pruned.following, pruned.edges, pruned.ending)
-    return jax.lax.scan(layer, nowhere, xs, reverse=True)[1]
+    values = jnp.full((pruned.symbol.shape[0], num_nodes, length + 1, budgets), -jnp.inf, pruned.edges.dtype)
+    return jax.lax.fori_loop(0, pruned.last + 1, layer, (nowhere, values))[1]
 
 
 def _actions(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -51,6 +52,23 @@ def levenshtein(original: Int[np.ndarray, " N"], path: Int[np.ndarray, " T"]) ->
     for symbol in path:
         column = append(column, original, symbol, UNIT)
     return int(column[-1])
+
+
+def distinct[T](ranked: Iterable[T], symbols_of: Callable[[T], Any], count: int, min_distance: int) -> list[T]:
+    """The first of what is ranked, and after it each next one that is far enough from all before it.
+
+    Args:
+        symbols_of: the symbols of its path.
+    """
+    chosen, passed = [], []
+    for one in ranked:
+        symbols = symbols_of(one)
+        if all(levenshtein(symbols, other) >= min_distance for other in passed):
+            chosen.append(one)
+            passed.append(symbols)
+        if len(chosen) == count:
+            break
+    return chosen
 
 
 def largest_distance(length: int, longest: int, costs: WholeCosts) -> int:

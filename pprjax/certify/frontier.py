@@ -10,13 +10,15 @@ whole frontier. Whatever λ_path is, the best path is on it: max_τ R = max_e F(
 from __future__ import annotations
 
 import dataclasses
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from pprjax.certify.bounds import best_of_all, best_unchanged, bounds
-from pprjax.certify.budgets import every_budget, on_devices, pose, prune
+from pprjax.certify.budgets import Pruned, every_budget, on_devices, pose, prune
 from pprjax.certify.grading import Graded, grade
+from pprjax.certify.n_best import n_best_beside
 from pprjax.certify.optimum import described, solved
 from pprjax.certify.problem import Block, Problem
 from pprjax.config import Config
@@ -27,8 +29,19 @@ from pprjax.task import Task
 RISE = 1e-6
 """Values that differ by less than this share of their size are the same: float32 can't tell them apart."""
 
+KEPT = 64
+"""Worlds with different nodes left out that are kept for the next originals."""
 
-def exact_frontier(task: Task, originals: Paths, config: Config, *, max_edits: int | None = None) -> Frontier:
+
+def exact_frontier(
+    task: Task,
+    originals: Paths,
+    config: Config,
+    *,
+    max_edits: int | None = None,
+    n_recourses: int = 1,
+    min_distance: int = 1,
+) -> Frontier:
     """The frontier of each original, with proof: no path of at most so many edits is worth more.
 
     Args:
@@ -36,6 +49,9 @@ def exact_frontier(task: Task, originals: Paths, config: Config, *, max_edits: i
         originals: as in `pprjax.exact`.
         config: lambda_policy, one number or float[B]; w_ins, w_del and w_sub, whole numbers. λ_path is not looked at.
         max_edits: the most edits, at least 0; default: as many as buy something.
+        n_recourses: how many paths of each number of edits on the frontier: the best, and again and again the best of
+            all of as many edits that are far enough from those before. There are fewer where there are no more such.
+        min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of as many edits, at least.
 
     Raises:
         ValueError: as `pprjax.exact`, or max_edits is below 0.
@@ -47,7 +63,11 @@ def exact_frontier(task: Task, originals: Paths, config: Config, *, max_edits: i
     limit = np.inf if max_edits is None else float(max_edits)
 
     def solve(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, " F"]]:
-        return frontiers(dataclasses.replace(problem, max_distance=min(problem.max_distance, limit)), block)
+        problem = dataclasses.replace(problem, max_distance=min(problem.max_distance, limit))
+        found = frontiers(problem, block)
+        if n_recourses == 1:
+            return found
+        return n_best_beside(problem, block, *found, n_recourses=n_recourses, min_distance=min_distance)
 
     graded, path, problem = solved(task, originals, dataclasses.replace(config, lambda_path=0.0), solve)
     paths, scores, status = described(problem, graded)
@@ -55,6 +75,7 @@ def exact_frontier(task: Task, originals: Paths, config: Config, *, max_edits: i
     return Frontier(
         originals=originals,
         path=path,
+        rank=_ranks(path, graded.distance),
         distance=graded.distance,
         value=graded.value,
         bound=graded.value,
@@ -68,10 +89,17 @@ def exact_frontier(task: Task, originals: Paths, config: Config, *, max_edits: i
     )
 
 
+def _ranks(path: Int[np.ndarray, " F"], distance: Int[np.ndarray, " F"]) -> Int[np.ndarray, " F"]:
+    """The place of each row among those of as many edits of its original, which stand together."""
+    begins = np.append(True, (np.diff(path) != 0) | (np.diff(distance) != 0))[: len(path)]
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(path)), 0))
+    return (np.arange(len(path)) - first + 1).astype(np.int32)
+
+
 def _limits(path: Int[np.ndarray, " F"], graded: Graded, size: int) -> Float[np.ndarray, "B E"]:
     """The best v of at most e edits."""
     limits = np.full((size, int(graded.distance.max(initial=0)) + 1), -np.inf)
-    limits[path, graded.distance] = graded.value
+    np.maximum.at(limits, (path, graded.distance), graded.value)
     return np.maximum.accumulate(limits, axis=1)
 
 
@@ -82,12 +110,17 @@ def frontiers(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, "
     largest = np.minimum(free.distance, problem.max_distance)
     floor = unchanged.value - 1e-9 * (1 + np.abs(unchanged.value))  # who edits wants more than the original
 
+    @lru_cache(maxsize=KEPT)  # most originals leave out the same nodes
+    def pruned(kind: int, alive: bytes) -> Pruned:
+        living = np.frombuffer(alive, bool).reshape(problem.unrolled.row.shape)
+        return prune(problem.unrolled, bound.ending[kind], living, bound.lambda_policy[kind])
+
     def problems():
         for b in np.flatnonzero(bound.best() > -np.inf).tolist():
             through = bound.through(b)
             alive = (through >= floor[b]) & (through > -np.inf)
-            pruned = prune(problem.unrolled, bound.ending[bound.kind[b]], alive, block.lambda_policy[b])
-            kind, posed = pose(pruned, block, b, int(largest[b]))
+            left = pruned(int(bound.kind[b]), alive.tobytes())
+            kind, posed = pose(left, block, b, int(largest[b]))
             yield kind, (b, posed)
 
     actions, whose = [free.actions[:0]], [np.zeros(0, int)]

@@ -11,7 +11,7 @@ MAX_BYTES = 2**30
 BLOCK_FLOATS = 2**23
 """The most bounds held at once: originals are worked through in blocks."""
 
-_SIZES = sorted({2**k for k in range(3, 40)} | {3 * 2**k for k in range(4, 39)})
+_SIZES = sorted({2**k for k in range(3, 40)} | {3 * 2**k for k in range(3, 39)})
 
 
 class TooLargeError(ValueError):

@@ -15,15 +15,14 @@ import heapq
 import itertools
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from pprjax.certify import grading
-from pprjax.certify.bounds import bounds
+from pprjax.certify.bounds import Bounds, bounds
 from pprjax.certify.budgets import Pruned, all_values, pose, prune
-from pprjax.certify.edits import WholeCosts, append, largest_distance, levenshtein
+from pprjax.certify.edits import WholeCosts, append, distinct, largest_distance
 from pprjax.certify.grading import Graded, grade
 from pprjax.certify.problem import Block, Problem
 from pprjax.certify.tables import Tables
@@ -37,27 +36,64 @@ def n_best_paths(
     problem: Problem, block: Block, *, n_recourses: int, min_distance: int
 ) -> tuple[Graded, Int[np.ndarray, " R"]]:
     """The best paths of each original, and which original each answers; one row, and no path, where there is none."""
-    unrolled, costs, limit = problem.unrolled, problem.costs, problem.max_distance
     bound = bounds(problem, block)
+    symbols_of = partial(_symbols_of, problem.tables)
     found, feasible, whose = [], [], []
     for b, length in enumerate(block.lengths.tolist()):
         best = []
         if bound.best()[b] > -np.inf:
-            pruned = prune(unrolled, bound.ending[bound.kind[b]], bound.through(b) > -np.inf, block.lambda_policy[b])
-            largest = min(limit, largest_distance(length, unrolled.horizon + 1, costs))
-            (budgets, *_), (_, aligned, _) = pose(pruned, block, b, int(largest))
-            value = np.asarray(all_values(pruned, aligned, budgets=budgets, costs=costs))
-            ordered = ranked(pruned, value, block.symbols[b, :length], block.lambda_path[b], limit, costs)
-            best = distinct(ordered, partial(_symbols_of, problem.tables), n_recourses, min_distance)
-        rows = np.full((max(len(best), 1), unrolled.horizon), PAD, np.int32)
-        for row, actions in zip(rows, best, strict=False):
-            row[: len(actions)] = actions
-        found.append(rows)
-        feasible += [bool(best)] * len(rows)
-        whose += [b] * len(rows)
+            pruned, value = _all_paths(problem, block, bound, b)
+            original, limits = block.symbols[b, :length], (0, problem.max_distance)
+            ordered = ranked(pruned, value, original, block.lambda_path[b], limits, problem.costs)
+            best = distinct(ordered, symbols_of, n_recourses, min_distance)
+        feasible += [bool(best)] * max(len(best), 1)
+        whose += [b] * max(len(best), 1)
+        found += best if best else [[]]
     at = np.array(whose)
-    graded = grade(problem, block[at], np.concatenate(found))
+    graded = grade(problem, block[at], _rows(found, problem.unrolled.horizon))
     return grading.where(np.array(feasible), graded, grading.no_path(graded)), at
+
+
+def n_best_beside(
+    problem: Problem, block: Block, first: Graded, whose: Int[np.ndarray, " F"], *, n_recourses: int, min_distance: int
+) -> tuple[Graded, Int[np.ndarray, " R"]]:
+    """For each path of the frontiers the n best of as many edits, of which it is one, and which original each answers.
+
+    Args:
+        first: the paths on the frontiers, each the best of its number of edits, in the order of the originals.
+        whose: which original each answers.
+    """
+    bound = bounds(problem, block)
+    symbols_of = partial(_symbols_of, problem.tables)
+    found, answers, solved = [], [], -1
+    for b, edits in zip(whose.tolist(), first.distance.tolist(), strict=True):
+        if b != solved:
+            (pruned, value), solved = _all_paths(problem, block, bound, b), b
+        original = block.symbols[b, : block.lengths[b]]
+        ordered = ranked(pruned, value, original, 0.0, (edits, edits), problem.costs)
+        best = distinct(ordered, symbols_of, n_recourses, min_distance)
+        found += best
+        answers += [b] * len(best)
+    at = np.array(answers, int)
+    return (grade(problem, block[at], _rows(found, problem.unrolled.horizon)) if found else first), at
+
+
+def _all_paths(
+    problem: Problem, block: Block, bound: Bounds, b: int
+) -> tuple[Pruned, Float[np.ndarray, "layers W positions E"]]:
+    """What is left of the unrolled world for original b where every path matters that counts, and G of it."""
+    unrolled, costs = problem.unrolled, problem.costs
+    pruned = prune(unrolled, bound.ending[bound.kind[b]], bound.through(b) > -np.inf, block.lambda_policy[b])
+    largest = min(problem.max_distance, largest_distance(int(block.lengths[b]), unrolled.horizon + 1, costs))
+    (budgets, *_), (_, aligned, _) = pose(pruned, block, b, int(largest))
+    return pruned, np.asarray(all_values(pruned, aligned, budgets=budgets, costs=costs))
+
+
+def _rows(found: list[list[int]], horizon: int) -> Int[np.ndarray, "R T"]:
+    rows = np.full((len(found), horizon), PAD, np.int32)
+    for row, actions in zip(rows, found, strict=True):
+        row[: len(actions)] = actions
+    return rows
 
 
 def _symbols_of(tables: Tables, actions: list[int]) -> Int[np.ndarray, " T"]:
@@ -67,42 +103,27 @@ def _symbols_of(tables: Tables, actions: list[int]) -> Int[np.ndarray, " T"]:
     return tables.symbol[rows]
 
 
-def distinct(ranked: Iterator[list[int]], symbols_of: Any, count: int, min_distance: int) -> list[list[int]]:
-    """The first of the ranked action sequences, and after it each next one that is far enough from all before it.
-
-    Args:
-        symbols_of: the symbols that actions pass.
-    """
-    chosen, passed = [], []
-    for actions in ranked:
-        symbols = symbols_of(actions)
-        if all(levenshtein(symbols, other) >= min_distance for other in passed):
-            chosen.append(actions)
-            passed.append(symbols)
-        if len(chosen) == count:
-            break
-    return chosen
-
-
 def ranked(
     pruned: Pruned,
     value: Float[np.ndarray, "layers W positions E"],
     original: Int[np.ndarray, " N"],
     lambda_path: float,
-    limit: float,
+    limits: tuple[float, float],
     costs: WholeCosts,
 ) -> Iterator[list[int]]:
-    """The actions of every path of at most `limit` edits, best first.
+    """The actions of every path of so many edits, best first.
 
     Args:
         pruned: what is left of the unrolled world, as in `pprjax.certify.budgets`.
         value: G of it. The positions of τ₀ count from the end of the last axis but one.
         original: τ₀, without padding.
+        limits: the fewest edits and the most.
 
     Raises:
         ValueError: more than MAX_OPENED prefixes were opened.
     """
     length, width = len(original), pruned.symbol.shape[1]
+    least, limit = limits
     value = value[:, :, value.shape[2] - length - 1 :]
     budget = np.arange(value.shape[3])
 
@@ -130,7 +151,7 @@ def ranked(
                 "ask for fewer, for a smaller min_distance, or `recourse` for some without proof"
             )
         t = -depth
-        if pruned.ending[t, node] == 0 and column[-1] <= limit:
+        if pruned.ending[t, node] == 0 and least <= column[-1] <= limit:
             worth = earned + lambda_path / (float(column[-1]) + 1)
             heapq.heappush(heap, (-worth, depth - 1, next(order), True, earned, node, column, actions))
         for action in np.flatnonzero(pruned.following[t, node] < width):

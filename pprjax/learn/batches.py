@@ -22,9 +22,8 @@ from jaxtyping import Bool, Int
 from pprjax import devices, ladder, metrics
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
-from pprjax.ladder import Ladder
+from pprjax.ladder import Ladder, Points, Wanted
 from pprjax.learn import archive, learner
-from pprjax.learn.learner import Wanted
 from pprjax.learn.stopping import LOOKS, Stop, kept_where
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
@@ -69,27 +68,27 @@ def learn_frontier(
     config: Config,
     *,
     key: jax.Array,
-    num_distances: int,
+    wanted: Wanted,
     ids: Int[np.ndarray, " B"] | None = None,
     progress: bool | None = None,
 ) -> Frontier:
-    """`pprjax.frontier` by Algorithm 1: the best path of each number of edits below E of all that were sampled.
+    """`pprjax.frontier` by Algorithm 1: the best paths of each number of edits below E of all that were sampled.
 
     Some lanes are edits of the rungs that there are, whether or not config has edited_lanes: a grid world's points that
     are within 1 % of the certified ones are 68 % without such lanes, and 96 % with them, at λ_policy 1.
     """
     config = replace(config, edited_lanes=True)
-    result = _trained(task, originals, config, key, Wanted(num_distances=num_distances), ids=ids, progress=progress)
+    result = _trained(task, originals, config, key, wanted, ids=ids, progress=progress)
     assert result.ladder is not None  # it was wanted
-    return ladder.frontier(
-        result.ladder,
-        originals,
-        goal=task.goal,
-        limit=np.full((len(originals), num_distances), np.inf),
+    unknown = np.full((len(originals), wanted.num_distances), np.inf)
+    points = Points(
+        best=result.ladder,
+        limit=unknown,
+        unseen=unknown,
+        calls=np.zeros(len(originals), int),
         original_goal=np.asarray(result.original_goal),
-        lambda_policy=config.lambda_policy,
-        answered_by="learn",
     )
+    return ladder.frontier(points, originals, goal=task.goal, lambda_policy=config.lambda_policy, answered_by="learn")
 
 
 def _trained(

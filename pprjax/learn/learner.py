@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import jax
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from pprjax import ladder
 from pprjax.config import Config
-from pprjax.ladder import Ladder
+from pprjax.ladder import Ladder, Wanted
 from pprjax.learn import archive, exploration, ranking, replay
 from pprjax.learn.archive import Archive
 from pprjax.learn.networks import QNetwork
@@ -25,15 +25,6 @@ from pprjax.task import Task
 
 RETURN_SCALE = 10.0
 """Rewards are scaled so that the best return is this large: what Huber loss and Adam's step are made for."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is kept of the paths that are sampled, beside the best."""
-
-    n_recourses: int = 1
-    min_distance: int = 1  # δ between any two of them
-    num_distances: int = 0  # E of the ladder; 0: no frontier is wanted
 
 
 @struct.dataclass
@@ -71,7 +62,8 @@ def network(task: Task, config: Config, original: Original) -> QNetwork:
 
 
 def init(task: Task, original: Original, config: Config, key: jax.Array, wanted: Wanted = Wanted()) -> LearnerState:
-    """The state before the first iteration. For more than one recourse it keeps an archive, of twice as many."""
+    """The state before the first iteration. For more than one recourse it keeps an archive, of twice as many; for a
+    frontier a ladder."""
     key_params, key_path = jax.random.split(key)
     state = task.reset(key_path)
     zero = jnp.int32(0)
@@ -79,6 +71,7 @@ def init(task: Task, original: Original, config: Config, key: jax.Array, wanted:
     best = _no_path(task, original, config, key_path)
     ring = replay.empty(best, config.memory * config.num_best, prioritized=config.prioritized)
     floating = jnp.result_type(float)
+    keeps_archive = wanted.n_recourses > 1 and not wanted.num_distances
     return LearnerState(
         params=params,
         target_params=params,
@@ -91,8 +84,8 @@ def init(task: Task, original: Original, config: Config, key: jax.Array, wanted:
         curve=jnp.zeros(config.iterations, floating),
         best_missed=jnp.full((), -jnp.inf, floating),
         scale=jnp.zeros((), floating),
-        archive=archive.empty(best, 2 * wanted.n_recourses, wanted.min_distance) if wanted.n_recourses > 1 else None,
-        ladder=ladder.empty(task, wanted.num_distances) if wanted.num_distances else None,
+        archive=archive.empty(best, 2 * wanted.n_recourses, wanted.min_distance) if keeps_archive else None,
+        ladder=ladder.empty(task, wanted) if wanted.num_distances else None,
     )
 
 
@@ -175,9 +168,12 @@ def _known(task: Task, original: Original, state: LearnerState) -> tuple[Int[Arr
 
 def _rungs(task: Task, found: Ladder, best: Int[Array, " T"], key: jax.Array, num_paths: int) -> Int[Array, "b T"]:
     """For each of b lanes the steps of some rung of the ladder; those of the best path as long as there is no rung."""
-    there = found.value > -jnp.inf
+    there = found.first > -jnp.inf
     rung = jax.random.categorical(key, jnp.where(there, 0.0, -jnp.inf), shape=(num_paths,))
-    steps = task.steps_of(found.symbols[rung], found.actions[rung])
+    symbols, actions = found.symbols, found.actions
+    if found.min_distance is not None:
+        symbols, actions = symbols[:, 0], actions[:, 0]
+    steps = task.steps_of(symbols[rung], actions[rung])
     return jnp.where(there.any(), steps, best)
 
 

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
-from pprjax import ladder
 from pprjax.ladder import Ladder
 from pprjax.search import nodes as layers
 from pprjax.search.nodes import Children, Edges, Nodes, Search
@@ -30,19 +29,17 @@ class Beam:
     calls: jax.Array  # int32[], steps of the world that were asked for
 
 
-def search_beam(search: Search, *, num_distances: int, width: int, weight: float) -> Beam:
+def search_beam(search: Search, best: Ladder, *, width: int, weight: float) -> Beam:
     """The best path of at most E - 1 edits for each number of edits, of those that a beam meets. Unbatched.
 
     Args:
-        num_distances: E ≥ 1.
+        best: what is known before, of E ≥ 1 distances.
         width: nodes that each of the E strata may keep of a layer, at least.
         weight: of the world's `promise` of a prefix, beside v, where nodes are ranked.
     """
-    start = Beam(
-        best=ladder.empty(search.task, num_distances),
-        dropped=jnp.full(num_distances, -jnp.inf, jnp.result_type(float)),
-        calls=jnp.int32(0),
-    )
+    num_distances = len(best.value)
+    dropped = jnp.full(num_distances, -jnp.inf, jnp.result_type(float))
+    start = Beam(best=best, dropped=dropped, calls=jnp.int32(0))
 
     def layer(carried, t):
         nodes, beam = carried

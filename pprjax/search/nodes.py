@@ -70,11 +70,15 @@ class Search:
         """Which prefixes, by their bound on v and their m, may lead to a path that is `needed`: bool[*b].
 
         Args:
-            value: float[E], F(e) as far as it is known; all in JAX, or all in NumPy.
+            value: float[E] or float[E, 2n], of the ladder as far as it is known; all in JAX, or all in NumPy.
             bound, smallest: [*b].
         """
-        least = tolerated(needed(value, self.lambda_path))
+        least = tolerated(self.needed(value))
         return (smallest < len(least)) & (bound > least[smallest.clip(max=len(least) - 1)])
+
+    def needed(self, value: Any) -> Any:
+        """What v a path of at least e edits must exceed to be `needed`: float[E]."""
+        return (needed if value.ndim == 1 else needed_beside)(value, self.lambda_path)
 
     def promise(self, nodes: Nodes) -> Float[Array, " N"]:
         """The world's opinion of each prefix, where it has one: it guides and never scores. 0 of what is no prefix."""
@@ -256,3 +260,18 @@ def needed(value: Any, lambda_path: Any = None) -> Any:
         return xp.maximum.accumulate(value, axis=-1)
     close = lambda_path / (1.0 + xp.arange(value.shape[-1]))
     return xp.max(value + close, axis=-1, keepdims=True) - close
+
+
+def needed_beside(value: Any, lambda_path: Any = None) -> Any:
+    """The same where the n best matter and not only the best: float[E] of value float[E, 2n], of each e the best first.
+
+    To the frontier that is, of the n-th best of every number of edits from e on, the least. At one λ_path it is the
+    n-th largest R less λ_path / (e + 1).
+    """
+    xp: Any = jnp if isinstance(value, jax.Array) else np
+    num_distances, places = value.shape
+    last = places // 2 - 1
+    if lambda_path is None:
+        return xp.min(xp.where(xp.tri(num_distances, dtype=bool).T, value[:, last], xp.inf), axis=1)
+    close = lambda_path / (1.0 + xp.arange(num_distances))
+    return xp.sort((value + close[:, None]).ravel())[-1 - last] - close

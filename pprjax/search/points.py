@@ -8,12 +8,12 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Float
 
+from pprjax import ladder
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
-from pprjax.ladder import Ladder, tolerated
+from pprjax.ladder import Ladder, Points, Wanted, tolerated
 from pprjax.paths import Paths
 from pprjax.rollout import Original, trace
 from pprjax.ruled import with_rules
@@ -32,31 +32,22 @@ SIDE_BY_SIDE = 2**22
 """Children that all beams of one program may have in a layer."""
 
 
-@struct.dataclass
-class Points:
-    """What is known of B originals, for e = 0 … E - 1. Arrays on the host."""
-
-    best: Ladder  # leading axis of B
-    limit: np.ndarray  # float[B, E], no path of at most e edits has a larger v; inf where nothing is known
-    calls: np.ndarray  # int[B], steps of the world
-    original_goal: np.ndarray  # float[B], R_goal of the original; -inf where the world can't follow it
-
-
 def search_points(
     task: Task,
     originals: Paths,
     config: Config,
     *,
-    num_distances: int,
+    wanted: Wanted,
     calls: int,
     lambda_path: float | np.ndarray | None = None,
     width: int = WIDTH,
 ) -> Points:
-    """The best path of exactly e edits that was found, and a bound on all there are, for each original and e < E.
+    """The best paths of exactly e edits that were found, and a bound on all there are, for each original and e < E.
 
     Args:
         task: deterministic.
         config: habit, λ_policy (one number or float[B]) and the edit costs, whole numbers.
+        wanted: E, and how many paths of each distance.
         calls: steps of the world that the proof of one original may take after the beam.
         lambda_path: one number or float[B]: only what may be the best at this λ_path is looked for, and the limits
             bound R at it alone; None: the whole frontier.
@@ -73,14 +64,14 @@ def search_points(
     config = replace(config, lambda_path=0.0, lambda_policy=0.0)  # `lambdas` are those of each original
     padded = originals.padded()
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, lambdas)
-    together = max(1, SIDE_BY_SIDE // (num_distances * width * task.num_actions))
-    parts = []
+    together = max(1, SIDE_BY_SIDE // (wanted.num_distances * width * task.num_actions))
+    parts, nothing = [], ladder.empty(task, wanted)
     for low in range(0, size, together):
         part = jax.tree.map(lambda x, low=low: jnp.asarray(x[low : low + together]), inputs)
-        parts.append(_beams(task, config, part, num_distances=num_distances, width=width))
+        parts.append(_beams(task, config, part, nothing, width=width))
     traced, beams = jax.tree.map(lambda *x: np.concatenate(x), *map(jax.device_get, parts))
     used = np.asarray(beams.calls, np.int64)
-    rows, limits = [], []
+    rows, limits, rest = [], [], []
     for i in range(size):
         original, beam, (lambda_policy, weight) = jax.tree.map(lambda x, i=i: x[i], (traced, beams, lambdas))
         search = Search(task, original, replace(config, lambda_policy=lambda_policy), weight)
@@ -88,7 +79,7 @@ def search_points(
         if np.isnan(beam.dropped).any():
             raise ValueError(f"env.promise: expected a number, got NaN for a prefix of an edit of originals[{i}]")
         limit = _limit(search, best, unseen)
-        if np.isfinite(search.goal_bound) and (limit > np.maximum.accumulate(best.value)).any():
+        if np.isfinite(search.goal_bound) and _is_open(best, limit, _unseen(search, best, unseen)):
             found = prove(search, best, calls=calls)
             best, unseen = jax.device_get(found.best), [*unseen, *found.unseen]
             limit = _limit(search, best, unseen)
@@ -100,24 +91,39 @@ def search_points(
             )
         rows.append(best)
         limits.append(limit)
+        rest.append(_unseen(search, best, unseen) if wanted.min_distance == 1 else np.full_like(limit, np.inf))
     best = jax.tree.map(lambda *rows: np.stack(rows), *rows)
-    return Points(best=best, limit=np.stack(limits), calls=used, original_goal=traced.reward_goal)
+    limit, rest = np.stack(limits), np.stack(rest)
+    return Points(best=best, limit=limit, unseen=rest, calls=used, original_goal=traced.reward_goal)
 
 
 def _limit(search: Search, best: Ladder, unseen: list[Float[np.ndarray, " E"]]) -> Float[np.ndarray, " E"]:
     """What v can be at most with at most e edits: what was found, or what was not seen and might have been better."""
-    value = np.asarray(best.value)
+    value = np.asarray(best.first)
     least = tolerated(needed(value, search.lambda_path))
     limits = [np.maximum.accumulate(np.maximum(value, np.where(x > least, x, -np.inf))) for x in unseen]
     return np.minimum.reduce(limits)
 
 
-@partial(jax.jit, static_argnames=("num_distances", "width"))
-def _beams(task: Task, config: Config, inputs, *, num_distances: int, width: int) -> tuple[Original, Beam]:
+def _unseen(search: Search, best: Ladder, unseen: list[Float[np.ndarray, " E"]]) -> Float[np.ndarray, " E"]:
+    """What v a path of e edits may have at most that was not seen and might be `needed`; -inf: there is none."""
+    least = tolerated(search.needed(np.asarray(best.value)))
+    return np.minimum.reduce([np.maximum.accumulate(np.where(x > least, x, -np.inf)) for x in unseen])
+
+
+def _is_open(best: Ladder, limit: Float[np.ndarray, " E"], unseen: Float[np.ndarray, " E"]) -> bool:
+    """Whether a path that was not seen might be `needed`."""
+    if best.min_distance is not None:
+        return bool((unseen > -np.inf).any())
+    return bool((limit > np.maximum.accumulate(best.value)).any())
+
+
+@partial(jax.jit, static_argnames="width")
+def _beams(task: Task, config: Config, inputs, nothing: Ladder, *, width: int) -> tuple[Original, Beam]:
     def one(symbols, length, actions, kept, lambdas):
         lambda_policy, lambda_path = lambdas
         original = replace(trace(task, symbols, length, jax.random.key(0), actions), kept=kept)
         search = Search(task, original, replace(config, lambda_policy=lambda_policy), lambda_path)
-        return original, search_beam(search, num_distances=num_distances, width=width, weight=WEIGHT)
+        return original, search_beam(search, nothing, width=width, weight=WEIGHT)
 
     return jax.vmap(one)(*inputs)

@@ -14,6 +14,7 @@ from pprjax.config import Config
 from pprjax.goals import reached
 from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
+from pprjax.solve import frontier, recourse
 from pprjax.task import Task
 
 CONFIG = Config(lambda_path=10.0, lambda_policy=0.1)
@@ -36,6 +37,12 @@ def test_a_slip_however_rare_is_refused(q, certify):
     assert not task.deterministic
     with pytest.raises(ValueError, match=r"task.env: .* chance decides where action 0 in state 0 leads"):
         certify(task, Paths.from_lists([[0, 2]]), CONFIG)
+
+
+@pytest.mark.parametrize("door", [recourse, frontier])
+def test_a_world_of_chance_is_not_searched(door):
+    with pytest.raises(ValueError, match='method: "search" needs a deterministic world'):
+        door(slippery(0.1), Paths.from_lists([[0, 2]]), CONFIG, method="search")
 
 
 def test_probabilities_of_0_and_1_are_no_chance():

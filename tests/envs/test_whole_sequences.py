@@ -15,6 +15,7 @@ from search_worlds import Chain
 import pprjax
 from pprjax import declare
 from pprjax.goals import class_is
+from pprjax.ladder import Wanted
 from pprjax.paths import PAD
 from pprjax.search.points import search_points
 
@@ -91,7 +92,9 @@ def test_every_number_of_edits_is_right_and_proved(judge, rules):
     for seed in range(3):
         task = instance(judge, seed, rules)
         originals = [ALL[i] for i in np.random.default_rng(seed).integers(0, len(ALL), 3)]
-        found = search_points(task, task.env.paths(originals), CONFIG, num_distances=L + 1, calls=10_000, width=2)
+        found = search_points(
+            task, task.env.paths(originals), CONFIG, wanted=Wanted(num_distances=L + 1), calls=10_000, width=2
+        )
         values = np.array([value(task, row) for row in ALL])
         for i, original in enumerate(originals):
             edits = np.array([Levenshtein.distance(original, row) for row in ALL])

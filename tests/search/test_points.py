@@ -11,7 +11,8 @@ from pprjax_envs import SequenceEnv, TabularMDP
 from search_worlds import ALL, L, Votes, sequences
 
 import pprjax
-from pprjax.search.nodes import needed
+from pprjax.ladder import Wanted
+from pprjax.search.nodes import needed, needed_beside
 from pprjax.search.points import search_points
 
 ROOMY = 21  # for each of 12 distances: room for all paths of a small world, at most 3^5
@@ -32,7 +33,9 @@ def test_sequences_are_proved_and_right(width, lambda_policy):
     for seed in range(3):
         task = sequences(seed)
         originals = ALL[np.random.default_rng(seed).integers(0, len(ALL), 3)]
-        found = search_points(task, task.env.paths(originals), config, num_distances=L + 1, calls=10_000, width=width)
+        found = search_points(
+            task, task.env.paths(originals), config, wanted=Wanted(num_distances=L + 1), calls=10_000, width=width
+        )
         for i, original in enumerate(originals):
             expected = np.maximum.accumulate(truth_of(task, original, config))
             np.testing.assert_allclose(found.limit[i], expected, rtol=1e-4, atol=1e-4)
@@ -43,7 +46,7 @@ def test_a_bound_holds_where_the_proof_is_given_no_steps():
     config = pprjax.Config(lambda_policy=0.3)
     task = sequences(7)
     originals = ALL[[5, 77, 200]]
-    found = search_points(task, task.env.paths(originals), config, num_distances=L + 1, calls=0, width=1)
+    found = search_points(task, task.env.paths(originals), config, wanted=Wanted(num_distances=L + 1), calls=0, width=1)
     is_open = False
     for i, original in enumerate(originals):
         expected = np.maximum.accumulate(truth_of(task, original, config))
@@ -58,7 +61,7 @@ def test_one_answer_is_proved_and_right_with_fewer_steps_than_the_frontier(lambd
     config, e = pprjax.Config(lambda_policy=0.3), np.arange(L + 1)
     task = sequences(4)
     originals = ALL[[5, 77, 200]]
-    paths, options = task.env.paths(originals), dict(num_distances=L + 1, calls=10_000, width=1)
+    paths, options = task.env.paths(originals), dict(wanted=Wanted(num_distances=L + 1), calls=10_000, width=1)
     weights = np.array([lambda_path, 0.5, 2.0])
     found = search_points(task, paths, config, lambda_path=weights, **options)
     for i, original in enumerate(originals):
@@ -72,7 +75,7 @@ def test_few_edits_are_proved_before_many():
     """With too few steps for all, the frontier is proved up to some number of edits, and open from there."""
     config, task = pprjax.Config(lambda_policy=0.02), sequences(1)
     originals = ALL[[0, 90, 255]]
-    options = dict(num_distances=L + 1, width=1)
+    options = dict(wanted=Wanted(num_distances=L + 1), width=1)
     found = search_points(task, task.env.paths(originals), config, calls=60, **options)
     for i, original in enumerate(originals):
         truth = np.maximum.accumulate(truth_of(task, original, config))
@@ -92,7 +95,7 @@ def test_in_a_small_world_every_point_is_a_path_and_no_limit_is_too_low(goal, co
     task, num_distances = mdp.task(GOALS[goal]), 12
     config = pprjax.Config(lambda_policy=lambda_policy, habit=mdp.habit, **costs)
     originals = pprjax.Paths.from_lists(mdp.originals).padded_to(HORIZON + 3)
-    found = search_points(task, originals, config, num_distances=num_distances, calls=0, width=width)
+    found = search_points(task, originals, config, wanted=Wanted(num_distances=num_distances), calls=0, width=width)
     for b, original in enumerate(mdp.originals):
         truth = np.full(num_distances, -np.inf)
         for states, earned, habits, _ in mdp.paths:
@@ -117,6 +120,17 @@ def test_what_a_path_must_exceed_is_what_eq_5_says(lambda_path):
         needed(jnp.asarray(value), jnp.float32(lambda_path)), needed(value, lambda_path), atol=1e-5
     )
     np.testing.assert_array_equal(needed(value), [-np.inf, 0.2, 0.2, 0.7, 0.7])
+
+
+def test_what_a_path_must_exceed_to_be_among_the_n_best():
+    value = np.array([[0.5, 0.4, 0.1, -np.inf], [0.9, 0.2, -np.inf, -np.inf], [0.7, 0.6, 0.3, 0.0]])
+    np.testing.assert_array_equal(needed_beside(value), [0.2, 0.2, 0.6])  # the second best of e edits, or of more
+    worth = sorted((value + 1.0 / np.array([[1], [2], [3]])).ravel())[-2]
+    np.testing.assert_allclose(needed_beside(value, 1.0), [worth - 1, worth - 1 / 2, worth - 1 / 3])
+    np.testing.assert_allclose(
+        needed_beside(jnp.asarray(value), jnp.float32(1.0)), needed_beside(value, 1.0), atol=1e-6
+    )
+    np.testing.assert_allclose(needed_beside(jnp.asarray(value)), needed_beside(value), atol=1e-6)
 
 
 def test_a_path_may_end_where_nothing_follows():

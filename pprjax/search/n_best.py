@@ -1,0 +1,59 @@
+"""The n best paths of each original at one λ_path, of the best for each number of edits that a search found."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from pprjax.certify.edits import distinct
+from pprjax.ladder import Ladder, Points, Wanted, listed
+from pprjax.paths import PAD, Paths
+from pprjax.result import ROUNDING, Recourse
+
+
+def n_best(
+    points: Points, originals: Paths, *, goal: Any, lambda_path: Any, lambda_policy: Any, wanted: Wanted
+) -> Recourse:
+    """The n best by R, any two δ edits apart, and a bound on R in each place.
+
+    With δ = 1 the k-th best is worth no more than the larger of the k-th that was found and of the best that was not
+    seen. With a larger δ the bound of the first holds for all.
+
+    Args:
+        points: of more than one path for each distance, searched at this λ_path.
+        goal: the task's; None: it has none.
+        wanted: n and δ.
+    """
+    weights = np.broadcast_to(np.asarray(lambda_path, float), len(originals))
+    close = weights[:, None] / (np.arange(points.limit.shape[1]) + 1.0)
+    ladders = jax.tree.map(np.asarray, points.best)
+    places = [_chosen(jax.tree.map(lambda x, b=b: x[b], ladders), close[b], wanted) for b in range(len(originals))]
+    path = np.repeat(np.arange(len(originals)), [len(place) for place in places])
+    distance, place = np.concatenate(places).T
+    front = listed(
+        points, originals, (path, distance, place), goal=goal, lambda_policy=lambda_policy, answered_by="search"
+    )
+    reward = front.value + close[path, distance]
+    limit, unseen = ((x + close).max(1) for x in (points.limit, np.minimum(points.limit, points.unseen)))
+    is_first = np.append(True, path[1:] != path[:-1])[: len(path)]
+    bound = np.where(is_first, limit[path], unseen[path])
+    proved = bound - reward <= ROUNDING * (1.0 + np.abs(bound))
+    return front.rows_at(np.arange(len(path)), weights, np.where(proved, reward, bound), limit)
+
+
+def _chosen(found: Ladder, close: Float[np.ndarray, " E"], wanted: Wanted) -> Int[np.ndarray, "r 2"]:
+    """Distance and place of the chosen paths of one original, the best first."""
+    worth = found.value + close[:, None]
+    order = np.argsort(-worth, axis=None, kind="stable")[: int((worth > -np.inf).sum())]
+    ranked = zip(*np.unravel_index(order, worth.shape), strict=True)
+    chosen = distinct(ranked, partial(_symbols, found), wanted.n_recourses, wanted.min_distance)
+    return np.array(chosen, int).reshape(-1, 2)
+
+
+def _symbols(found: Ladder, at: tuple[int, int]) -> Int[np.ndarray, " T"]:
+    symbols = np.asarray(found.symbols[at])
+    return symbols[symbols != PAD]
