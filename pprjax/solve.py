@@ -83,6 +83,7 @@ def recourse(
         )
         return each(task, originals, config, partial(recourse, chunk=chunk, progress=progress, **options), ids)
     check_task(task, originals)
+    _check_lengths(task, originals, config)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
     _check_least(0, calls=calls)
     ends = _stop(stop)
@@ -149,6 +150,7 @@ def frontier(
         options: dict[str, Any] = dict(key=key, method=method, max_edits=max_edits, calls=calls, progress=progress)
         return each(task, originals, config, partial(frontier, **options), ids)
     check_task(task, originals)
+    _check_lengths(task, originals, config)
     _check_least(0, max_edits=max_edits, calls=calls)
     choices = _choices(task, config, method)
     if "exact" in choices:
@@ -168,6 +170,17 @@ def _check_least(least: int, **values: int | None) -> None:
     for name, value in values.items():
         if value is not None and value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")
+
+
+def _check_lengths(task: Task, originals: Paths, config: Config) -> None:
+    """Raise a ValueError where distances are between paths of one length, and an original has another."""
+    expected = task.horizon + 1
+    wrong = np.flatnonzero(np.asarray(originals.lengths) != expected)
+    if config.distance != "edit" and wrong.size:
+        raise ValueError(
+            f"distance: {config.distance!r} compares paths of one length, the world's {expected} symbols, got "
+            f"{originals.lengths[wrong[0]]} in originals[{wrong[0]}]"
+        )
 
 
 def _stop(stop: str | int | None) -> Stop:
@@ -211,10 +224,21 @@ def _searched(task, originals, config, calls, *, max_edits=None, lambda_path=Non
 
 
 def _num_distances(task: Task, originals: Paths, config: Config, max_edits: int | None) -> int:
-    """One more than the most edits that count."""
+    """One more than the most edits that count.
+
+    Raises:
+        ValueError: distances are not whole numbers, or nothing says how large they may be.
+    """
     limits = [max_edits, None if task.constraints is None else task.constraints.max_distance]
-    largest = largest_distance(int(np.max(originals.lengths)), task.horizon + 1, whole_costs(config))
-    return 1 + int(min([largest, *(x for x in limits if x is not None)]))
+    known = [x for x in limits if x is not None]
+    if config.distance == "manhattan" and not known:
+        raise ValueError(
+            'distance: with "manhattan" expected max_edits, or Constraints(max_distance=…): how far the paths may be '
+            "that are looked for, each distance by itself"
+        )
+    if config.distance != "manhattan":
+        known.append(largest_distance(int(np.max(originals.lengths)), task.horizon + 1, whole_costs(config)))
+    return 1 + int(min(known))
 
 
 def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
@@ -231,7 +255,7 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
         )
     if method != "auto":
         return (method,)
-    if not task.deterministic or any(cost != int(cost) for cost in config.costs):
+    if not task.deterministic or config.distance != "edit" or any(cost != int(cost) for cost in config.costs):
         return ("learn",)
     table = task.num_states is not None and not jax.tree.leaves(task.policy.init())
     return ("exact", "search", "learn") if table else ("search", "learn")
