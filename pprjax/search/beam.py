@@ -1,8 +1,9 @@
 """A beam for each number of edits: one pass over the layers of a deterministic world answers every λ_path.
 
 The children of a layer are sorted into strata by m, the fewest edits that a path through them may end with. Each
-stratum keeps its best `width` by v; places that a stratum leaves free go to the others, evenly. What is dropped leaves
-its bound, so that the best path for e edits is proved where no dropped child could have led to a better one.
+stratum keeps its best `width` by v; places that a stratum leaves free go to the others, evenly. Where one λ_path is
+asked for, half of the places go to the best by R, whatever their stratum. What is dropped leaves its bound, so that the
+best path for e edits is proved where no dropped child could have led to a better one.
 
 Where the world tells the symbols that may follow, children are ranked by what their parents promise, and only the
 first `breadth` times as many as are kept take a step. These are ranked again, by what they promise themselves.
@@ -154,12 +155,18 @@ def _strata(
     m = e.
 
     The first of each stratum and weight come first, then the second of each, and so on, so that every stratum has as
-    many places as any other, and leaves those that it does not need.
+    many places as any other, and leaves those that it does not need. Where one λ_path is asked for, as many places as
+    all strata have together go to those of the largest v + λ_path / (m + 1), whatever their stratum.
     """
     num_distances, size = len(best.value), len(ranked.value)
     hopeful = ranked.there & search.matters(best.value, ranked.bound, ranked.smallest)
     stratum = jnp.where(hopeful, ranked.smallest, num_distances)
     places = [_places(ranked.value + weight * ranked.promise, stratum, num_distances) for weight in weights]
+    if search.lambda_path is not None:
+        worth = ranked.value + search.lambda_path / (1.0 + ranked.smallest)
+        any_stratum = jnp.where(hopeful, 0, num_distances)
+        by_worth = [_places(worth + weight * ranked.promise, any_stratum, num_distances) for weight in weights]
+        places += [place // num_distances for place in by_worth]
     place = jnp.where(hopeful, jnp.stack(places).min(0), size)
     order = jnp.lexsort((stratum, place))
     kept = hopeful[order] & (jnp.arange(size) < room)
