@@ -104,38 +104,40 @@ def changes(line: Line) -> list[Row]:
 
 
 def temperature(line: Line) -> list[Row]:
-    return [
-        (
-            f"years at least as good as beam search's, equal calls, λ 10/{weight:g}",
-            percent(case["at_least_beam"]),
-            f"beams better by {number(case['mean_shortfall'])} of {number(case['R_beam'])} on average",
-            "",
-        )
-        for weight, case in temperature_by_weight(line).items()
-    ]
+    rows = []
+    for weight, case in temperature_by_weight(line).items():
+        learned = f"learner {percent(case['learned_at_least_beam'])}; beams better than it by "
+        learned += f"{number(case['learned_mean_shortfall'])} of {number(case['R_beam'])} on average"
+        steps = f"{number(line['search_steps'])} classifier steps against {number(line['classifier_steps'])}"
+        of = f"years at least as good as the best of four beams, {steps}, link, λ 10/{weight:g}"
+        rows.append((of, percent(case["at_least_beam"]), learned, ""))
+    largest = f"{line['largest_shortfall']:.3f}"
+    return [*rows, ("the largest R by which one of them falls short", largest, "", "")]
 
 
 def temperature_by_weight(line: Line) -> dict[float, dict[str, float]]:
-    """Means over both directions for each λ_policy; `shortfall` is a share of the beam search's R."""
+    """Means over both directions for each λ_policy; `shortfall` is the learner's, a share of the beam search's R."""
     by_weight = {}
     for weight in dict.fromkeys(case["λ_policy"] for case in line["cases"]):
         cases = [case for case in line["cases"] if case["λ_policy"] == weight]
-        means = {
-            name: sum(case[name] for case in cases) / len(cases)
-            for name in ("at_least_beam", "mean_shortfall", "R_beam")
-        }
-        by_weight[weight] = means | {"shortfall": means["mean_shortfall"] / means["R_beam"]}
+        names = ("at_least_beam", "learned_at_least_beam", "learned_mean_shortfall", "R_beam")
+        means = {name: sum(case[name] for case in cases) / len(cases) for name in names}
+        by_weight[weight] = means | {"shortfall": means["learned_mean_shortfall"] / means["R_beam"]}
     return by_weight
 
 
 def years(line: Line) -> list[Row]:
     num = sum(case["years"] for case in line["cases"])
-    reached = sum(case["beam_reaches"] for case in line["cases"])
+    beam = sum(case["beam_reaches"] for case in line["cases"])
+    beside = f"a beam of {number(line['cases'][0]['beam_calls'])} steps reaches it in {percent(beam / num)}"
+    if "learned_reaches" in line["cases"][0]:
+        learned = sum(case["learned_reaches"] for case in line["cases"])
+        beside += f", a learner of {number(line['cases'][0]['learned_calls'])} in {percent(learned / num)}"
     return [
         (
             f"years proved to be the best (regret, six λ pairs, {number(line['calls'])} classifier steps at most)",
             percent(line["share_proved"]),
-            f"a beam of {number(line['cases'][0]['beam_calls'])} steps reaches it in {percent(reached / num)}",
+            beside,
             "",
         )
     ]

@@ -11,10 +11,10 @@ import jax
 import numpy as np
 from pprjax_envs import temperature
 from pprjax_envs.sequence import class_probs
-from pprjax_envs.temperature.experiment import outcomes, search
-from pprjax_envs.temperature.settings import INDEL, SEARCHED, SETTINGS
+from pprjax_envs.temperature.settings import INDEL, SETTINGS
 from report import finish, table
 
+from pprjax import recourse
 from pprjax.config import Config
 from pprjax.ladder import Wanted
 from pprjax.paths import Paths
@@ -71,7 +71,7 @@ def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned:
     seconds = time.perf_counter() - begin
     reward, bound = ((x + close).max(1) for x in (np.asarray(found.best.value), found.limit))
     gap = np.where(bound - reward <= EQUAL * (1 + np.abs(bound)), 0.0, bound - reward)
-    equal = len(SEARCHED) * (SETTINGS.num_paths * (SETTINGS.iterations + 1) + 1) * task.horizon
+    equal = (SETTINGS.num_paths * (SETTINGS.iterations + 1) + 1) * task.horizon  # b paths an iteration, and some more
     width = equal // (num_distances * task.num_actions * task.horizon)
     beam = search_points(task, originals, config, calls=0, width=width, **options)
     row = {
@@ -91,10 +91,11 @@ def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned:
             habit=config.habit,
             lambda_path=config.lambda_path,
             lambda_policy=config.lambda_policy,
-            **dict(zip(("w_ins", "w_del", "w_sub"), config.costs, strict=True)),
+            **{name: getattr(config, name) for name in ("w_ins", "w_del", "w_sub")},
         )
-        best = outcomes(task, originals, search(task, originals, knobs, key=jax.random.key(0)), knobs)
-        row |= {"learned_calls": equal, "learned_reaches": int(reaches(best["reward"].to_numpy(), reward))}
+        best = recourse(task, originals, knobs, method="learn", key=jax.random.key(0))
+        met = np.where(best.scores.goal > 0.5, best.reward, -np.inf)
+        row |= {"learned_calls": equal, "learned_reaches": int(reaches(met, reward))}
     return row
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from flax import struct
 
-from pprjax.edit_distance import EditCosts
+from pprjax.edit_distance import Costs, EditCosts, Norm
 from pprjax.reward import Habit
 
 
@@ -85,6 +85,10 @@ class Config:
     mixed_replay: bool = _static(True)
     """Half of the replayed tuples come from random paths; else all come from the k best of each iteration."""
 
+    distance: Literal["edit", "manhattan", "euclidean"] = _static("edit")
+    """d of R_path = 1 / (d + 1): the edit distance; or, where symbols are numbers and all paths have one length,
+    Σ|τ₀_i - τ_i| or √Σ(τ₀_i - τ_i)². `exact` takes the first alone; a search no "euclidean", for d is its number of
+    edits; "learn" any."""
     w_ins: float = _static(1.0)
     """Edit cost of an inserted symbol."""
     w_del: float = _static(1.0)
@@ -93,7 +97,10 @@ class Config:
     """Edit cost of a replaced symbol."""
 
     @property
-    def costs(self) -> EditCosts:
+    def costs(self) -> Costs:
+        """What d counts."""
+        if self.distance != "edit":
+            return Norm(1 if self.distance == "manhattan" else 2)
         return EditCosts(self.w_ins, self.w_del, self.w_sub)
 
 
@@ -104,6 +111,7 @@ CHOICES = {
     "habit": ("regret", "link"),
     "epsilon_from": ("uniform", "policy"),
     "target": ("td", "return", "published"),
+    "distance": ("edit", "manhattan", "euclidean"),
 }
 
 
@@ -139,4 +147,4 @@ def check_config(config: Config, num_originals: int) -> None:
     for name, choices in CHOICES.items():
         if getattr(config, name) not in choices:
             raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {getattr(config, name)!r}")
-    config.costs.check()
+    EditCosts(config.w_ins, config.w_del, config.w_sub).check()

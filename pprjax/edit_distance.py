@@ -10,6 +10,8 @@ one *column* for each t. With unit costs a column is two bit vectors of vertical
     distance(column, length, costs)                       # D[length, t]
     alignment(column, original, length, costs)            # min_i D[i, t] and the last i that attains it
 
+With a `Norm` in place of the costs the same functions compare place by place, symbols as numbers.
+
 `levenshtein` does the same for paths that are there already, thousands at a time.
 """
 
@@ -51,6 +53,26 @@ class EditCosts(NamedTuple):
         return self
 
 
+class Norm(NamedTuple):
+    """d = (Σ_i |τ₀_i - τ_i|^p)^(1/p), of symbols that are numbers, place by place: p = 1 is Manhattan, 2 Euclidean.
+
+    A path that is not as long as the original is infinitely far from it.
+    """
+
+    p: int
+
+    @property
+    def unit(self) -> bool:
+        return False
+
+    def check(self) -> Norm:
+        return self
+
+
+Costs = EditCosts | Norm
+"""What d(τ₀, τ) counts: edits, or differences."""
+
+
 @struct.dataclass
 class BitColumn:
     """Column t under unit costs: D[i, t] = t + Σ_{k ≤ i} (plus_k - minus_k)."""
@@ -60,13 +82,23 @@ class BitColumn:
     t: Array  # int32[], symbols appended so far
 
 
-Column = BitColumn | jax.Array
-"""A BitColumn under unit costs, else the column itself: float[n + 1]."""
+@struct.dataclass
+class Differences:
+    """What stands in place of a column under a `Norm`."""
+
+    total: Array  # float[], Σ_{i < t} |τ₀_i - τ_i|^p; inf of a path longer than τ₀
+    t: Array  # int32[], symbols appended so far
 
 
-def start(original: Int[Array, " n"], costs: EditCosts = EditCosts()) -> Column:
+Column = BitColumn | Differences | jax.Array
+"""A BitColumn under unit costs, `Differences` under a norm, else the column itself: float[n + 1]."""
+
+
+def start(original: Int[Array, " n"], costs: Costs = EditCosts()) -> Column:
     """The column of the empty path: D[i, 0] = i·w_del."""
     n = original.shape[0]
+    if isinstance(costs, Norm):
+        return Differences(total=jnp.zeros((), jnp.result_type(float)), t=jnp.int32(0))
     if costs.unit:
         words = max(1, -(-n // WORD_BITS))
         return BitColumn(
@@ -76,10 +108,12 @@ def start(original: Int[Array, " n"], costs: EditCosts = EditCosts()) -> Column:
 
 
 def matches(
-    original: Int[Array, " n"], symbol: Int[Array, ""], costs: EditCosts = EditCosts()
-) -> UInt32[Array, " W"] | Bool[Array, " n"]:
+    original: Int[Array, " n"], symbol: Int[Array, ""], costs: Costs = EditCosts()
+) -> UInt32[Array, " W"] | Bool[Array, " n"] | Float[Array, " n"]:
     """Where τ₀ has this symbol: bit k of word w under unit costs, for place 32·w + k, else bool[n]. PAD symbols in
-    `original` match nothing."""
+    `original` match nothing. Under a norm |τ₀_i - symbol|^p of each place."""
+    if isinstance(costs, Norm):
+        return jnp.abs(original - symbol).astype(jnp.result_type(float)) ** costs.p
     if not costs.unit:
         return original == symbol
     weights = [np.uint32(1 << k) for k in range(WORD_BITS)]
@@ -88,10 +122,15 @@ def matches(
     return jax.lax.optimization_barrier(jnp.stack(words))  # compared once, not again for each word that comes of it
 
 
-def append(column: Column, match: Array, costs: EditCosts = EditCosts()) -> Column:
+def append(column: Column, match: Array, costs: Costs = EditCosts()) -> Column:
     """The column after one more symbol of the path, given where τ₀ has that symbol."""
     if isinstance(column, BitColumn):
         return _append_bits(column, match)
+    if isinstance(column, Differences):
+        return Differences(
+            total=column.total + jnp.take(match, column.t, mode="fill", fill_value=jnp.inf), t=column.t + 1
+        )
+    assert isinstance(costs, EditCosts)  # whose column this is
     diagonal = column[:-1] + jnp.where(match, 0.0, costs.substitute)
     stay = column + costs.insert
     unchained = jnp.concatenate([stay[:1], jnp.minimum(stay[1:], diagonal)])
@@ -99,9 +138,11 @@ def append(column: Column, match: Array, costs: EditCosts = EditCosts()) -> Colu
     return jax.lax.cummin(unchained - chain) + chain
 
 
-def distance(column: Column, length: Int[Array, ""], costs: EditCosts = EditCosts()) -> Num[Array, ""]:
+def distance(column: Column, length: Int[Array, ""], costs: Costs = EditCosts()) -> Num[Array, ""]:
     """D[length, t]: int32 under unit costs, else float."""
-    del costs
+    if isinstance(column, Differences):
+        assert isinstance(costs, Norm)  # whose column this is
+        return jnp.where(column.t == length, column.total ** (1 / costs.p), jnp.inf)
     if not isinstance(column, BitColumn):
         return column[length]
     total = column.t
@@ -112,14 +153,16 @@ def distance(column: Column, length: Int[Array, ""], costs: EditCosts = EditCost
 
 
 def alignment(
-    column: Column, original: Int[Array, " n"], length: Int[Array, ""], costs: EditCosts = EditCosts()
+    column: Column, original: Int[Array, " n"], length: Int[Array, ""], costs: Costs = EditCosts()
 ) -> tuple[Num[Array, ""], Int[Array, ""]]:
     """The smallest entry m = min_{i ≤ length} D[i, t], and the last position j that attains it.
 
-    No path that goes on from here ends with an edit distance below m.
+    No path that goes on from here ends with a distance below m. Under a norm that is what differs so far, and j is t.
     """
-    del costs
     n = original.shape[0]
+    if isinstance(column, Differences):
+        assert isinstance(costs, Norm)  # whose column this is
+        return column.total ** (1 / costs.p), jnp.minimum(column.t, length)
     if not isinstance(column, BitColumn):
         inside = jnp.where(jnp.arange(n + 1) <= length, column, jnp.inf)
         smallest = inside.min()
@@ -275,7 +318,7 @@ def between(
     path: Int[Array, " T"],
     length: Int[Array, ""],
     *,
-    costs: EditCosts = EditCosts(),
+    costs: Costs = EditCosts(),
 ) -> Num[Array, ""]:
     """D[original_length, length] of one pair, one appended symbol after the other."""
 

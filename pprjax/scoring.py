@@ -10,7 +10,7 @@ import numpy as np
 
 from pprjax import constraints, edit_distance
 from pprjax.config import Config
-from pprjax.edit_distance import EditCosts
+from pprjax.edit_distance import Costs, Norm
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.reward import Habit, similarity
@@ -26,13 +26,21 @@ def score(task: Task, originals: Paths, paths: Paths, config: Config = Config())
         originals: B paths.
         paths: B paths from the world's start, with actions or without: then those that lead along the symbols, the
             likeliest under P_A where there are several.
-        config: its habit, w_ins, w_del and w_sub count.
+        config: its habit, distance and edit costs count.
 
     Raises:
-        ValueError: there are not as many paths as originals, or the world can't follow a path.
+        ValueError: there are not as many paths as originals, the world can't follow a path, or config's distance is
+            between paths of one length and a path has another than its original.
     """
     if len(paths) != len(originals):
         raise ValueError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
+    other = np.flatnonzero(np.asarray(paths.lengths) != np.asarray(originals.lengths))
+    if isinstance(config.costs, Norm) and other.size:
+        i = other[0]
+        raise ValueError(
+            f"paths[{i}]: distance {config.distance!r} compares paths of one length, expected "
+            f"{originals.lengths[i]} symbols, got {paths.lengths[i]}"
+        )
     kept = constraints.kept_symbols(task.constraints, originals)
     kept_to = constraints.without_keep(task.constraints)
     task = task.replace(constraints=None, horizon=paths.symbols.shape[1])
@@ -58,7 +66,7 @@ def _array(values):
 
 
 @partial(jax.jit, static_argnames=("habit", "costs"))
-def _score(task: Task, kept_to, *inputs, habit: Habit, costs: EditCosts):
+def _score(task: Task, kept_to, *inputs, habit: Habit, costs: Costs):
     key, table = jax.random.key(0), task.habit_table(habit)
 
     def one(original, original_length, path, length, actions, kept):

@@ -32,7 +32,7 @@ for each number of edits, and branch and bound after it, in any deterministic wo
 "auto": the first of these that suits the world."""
 
 CALLS = 100_000
-"""Steps of the world that the proof of one original may take by default, where a search has one."""
+"""Steps of the world that a search may take for one original by default, beside a first beam."""
 
 
 def recourse(
@@ -63,7 +63,8 @@ def recourse(
             Algorithm 1.
         key: of "learn", which needs one; not consumed. Original i uses fold_in(key, ids[i]).
         method: see `Method`.
-        calls: of "search": steps of the world that the proof of one original may take; default 100,000.
+        calls: of "search": steps of the world that the proof of one original may take, or where nothing can be proved
+            the beam, about; default 100,000.
         n_recourses: how many recourses an original gets at most, the best first. All that count meet the goal and keep
             the constraints; where fewer were found there are fewer rows, but never none.
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of them, at least.
@@ -86,6 +87,7 @@ def recourse(
         )
         return each(task, originals, config, partial(recourse, chunk=chunk, progress=progress, **options), ids)
     check_task(task, originals)
+    _check_lengths(task, originals, config)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
     _check_least(0, calls=calls)
     ends = _stop(stop)
@@ -139,7 +141,8 @@ def frontier(
         key: of "learn", which needs one; not consumed.
         method: see `Method`.
         max_edits: the most edits, at least 0; default as many as there may be.
-        calls: of "search": steps of the world that the proof of one original may take; default 100,000.
+        calls: of "search": steps of the world that the proof of one original may take, or where nothing can be proved
+            the beam, about; default 100,000.
         n_recourses: how many paths of each number of edits on the frontier there are at most, the best first. All meet
             the goal and keep the constraints.
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of as many edits, at least.
@@ -157,6 +160,7 @@ def frontier(
         )
         return each(task, originals, config, partial(frontier, progress=progress, **options), ids)
     check_task(task, originals)
+    _check_lengths(task, originals, config)
     _check_least(0, max_edits=max_edits, calls=calls)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
     apart: dict[str, int] = dict(n_recourses=n_recourses, min_distance=min_distance)
@@ -181,6 +185,17 @@ def _check_least(least: int, **values: int | None) -> None:
     for name, value in values.items():
         if value is not None and value < least:
             raise ValueError(f"{name}: expected at least {least}, got {value}")
+
+
+def _check_lengths(task: Task, originals: Paths, config: Config) -> None:
+    """Raise a ValueError where distances are between paths of one length, and an original has another."""
+    expected = task.horizon + 1
+    wrong = np.flatnonzero(np.asarray(originals.lengths) != expected)
+    if config.distance != "edit" and wrong.size:
+        raise ValueError(
+            f"distance: {config.distance!r} compares paths of one length, the world's {expected} symbols, got "
+            f"{originals.lengths[wrong[0]]} in originals[{wrong[0]}]"
+        )
 
 
 def _stop(stop: str | int | None) -> Stop:
@@ -214,10 +229,21 @@ def _searched_at(task: Task, originals: Paths, config: Config, calls: int | None
 
 
 def _num_distances(task: Task, originals: Paths, config: Config, max_edits: int | None) -> int:
-    """One more than the most edits that count."""
+    """One more than the most edits that count.
+
+    Raises:
+        ValueError: distances are not whole numbers, or nothing says how large they may be.
+    """
     limits = [max_edits, None if task.constraints is None else task.constraints.max_distance]
-    largest = largest_distance(int(np.max(originals.lengths)), task.horizon + 1, whole_costs(config))
-    return 1 + int(min([largest, *(x for x in limits if x is not None)]))
+    known = [x for x in limits if x is not None]
+    if config.distance == "manhattan" and not known:
+        raise ValueError(
+            'distance: with "manhattan" expected max_edits, or Constraints(max_distance=…): how far the paths may be '
+            "that are looked for, each distance by itself"
+        )
+    if config.distance != "manhattan":
+        known.append(largest_distance(int(np.max(originals.lengths)), task.horizon + 1, whole_costs(config)))
+    return 1 + int(min(known))
 
 
 def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
@@ -234,7 +260,7 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
         )
     if method != "auto":
         return (method,)
-    if not task.deterministic or any(cost != int(cost) for cost in config.costs):
+    if not task.deterministic or config.distance != "edit" or any(cost != int(cost) for cost in config.costs):
         return ("learn",)
     table = task.num_states is not None and not jax.tree.leaves(task.policy.init())
     return ("exact", "search", "learn") if table else ("search", "learn")

@@ -19,8 +19,6 @@ SIZES: dict[str, dict[str, object]] = {
     "02-temperature": {
         "num_train": 80,
         "num_test": 4,
-        "iterations": 10,
-        "num_paths": 64,
         "max_edits": 1,
         "calls": 2_000,
     },

@@ -57,7 +57,7 @@ def prune(
         following=np.where(there[..., None], rank[layers[..., None] + 1, unrolled.following[layers, kept]], width),
         edges=(tables.reward[rows] + lambda_policy * tables.habit[rows]).astype(np.float32),
         ending=np.where(there, ending[layers, kept], -np.inf).astype(np.float32),
-        last=np.int32(np.flatnonzero(there[:, 0]).max(initial=0)),
+        last=np.asarray(np.flatnonzero(there[:, 0]).max(initial=0), np.int32),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from pprjax.config import Config
+from pprjax.edit_distance import EditCosts
 
 
 class WholeCosts(NamedTuple):
@@ -27,9 +28,11 @@ def whole_costs(config: Config) -> WholeCosts:
     """The edit costs of a config.
 
     Raises:
-        ValueError: one of them is no whole number, or below 1.
+        ValueError: one of them is no whole number, or below 1; or the distance is no edit distance.
     """
-    costs = config.costs.check()
+    if config.distance != "edit":
+        raise ValueError(f'distance: a certificate counts edits, so expected "edit", got {config.distance!r}')
+    costs = EditCosts(config.w_ins, config.w_del, config.w_sub).check()
     for name, cost in zip(("w_ins", "w_del", "w_sub"), costs, strict=True):
         if cost != math.floor(cost):
             raise ValueError(f"{name}: a certificate counts edits in whole numbers, got {cost}")

@@ -143,6 +143,8 @@ def answered(
 def check(fitted: Fitted, config: Config, search: Search) -> None:
     """Raise a ValueError for what no path of the log can be solved with."""
     check_config(config, 1)
+    if config.distance != "edit":
+        raise ValueError(f'distance: the paths of a log differ in length, so expected "edit", got {config.distance!r}')
     if search.noise == "observed":
         fitted.check_noise()
     if search.method not in ("exact", "search"):

@@ -1,13 +1,18 @@
 """A beam for each number of edits: one pass over the layers of a deterministic world answers every λ_path.
 
 The children of a layer are sorted into strata by m, the fewest edits that a path through them may end with. Each
-stratum keeps its best `width` by v; places that a stratum leaves free go to the others, evenly. What is dropped leaves
-its bound, so that the best path for e edits is proved where no dropped child could have led to a better one.
+stratum keeps its best `width` by v; places that a stratum leaves free go to the others, evenly. Where one λ_path is
+asked for, half of the places go to the best by R, whatever their stratum. What is dropped leaves its bound, so that the
+best path for e edits is proved where no dropped child could have led to a better one.
+
+Where the world tells the symbols that may follow, children are ranked by what their parents promise, and only the
+first `breadth` times as many as are kept take a step. These are ranked again, by what they promise themselves.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +22,21 @@ from jaxtyping import Array, Bool, Float, Int
 from pprjax.ladder import Ladder
 from pprjax.search import nodes as layers
 from pprjax.search.nodes import Children, Edges, Nodes, Search
+
+
+class Shape(NamedTuple):
+    """How much a beam looks at. Static."""
+
+    num_distances: int  # E ≥ 1
+    width: int  # nodes that each of the E strata may keep of a layer, at least
+    breadth: int = 1  # children that are stepped for each that is kept, where the world tells the symbols that follow
+    # of the world's `promise` of a prefix beside v, where nodes are ranked; each has its own order, and all take turns
+    weights: tuple[float, ...] = (1.0,)
+
+    @property
+    def room(self) -> int:
+        """Nodes of a layer."""
+        return self.num_distances * self.width
 
 
 @struct.dataclass
@@ -29,63 +49,82 @@ class Beam:
     calls: jax.Array  # int32[], steps of the world that were asked for
 
 
-def search_beam(search: Search, best: Ladder, *, width: int, weight: float) -> Beam:
+@struct.dataclass
+class Ranked:
+    """M children, and what they are ranked by."""
+
+    value: jax.Array  # float[M], v so far
+    promise: jax.Array  # float[M], the world's opinion
+    smallest: jax.Array  # int32[M], m
+    bound: jax.Array  # float[M], on v of all that goes on from them
+    there: jax.Array  # bool[M]
+
+
+def search_beam(search: Search, best: Ladder, shape: Shape) -> Beam:
     """The best path of at most E - 1 edits for each number of edits, of those that a beam meets. Unbatched.
 
     Args:
-        best: what is known before, of E ≥ 1 distances.
-        width: nodes that each of the E strata may keep of a layer, at least.
-        weight: of the world's `promise` of a prefix, beside v, where nodes are ranked.
+        best: what is known before, of E distances.
+        shape: how much is looked at.
     """
-    num_distances = len(best.value)
-    dropped = jnp.full(num_distances, -jnp.inf, jnp.result_type(float))
+    dropped = jnp.full(shape.num_distances, -jnp.inf, jnp.result_type(float))
     start = Beam(best=best, dropped=dropped, calls=jnp.int32(0))
 
     def layer(carried, t):
         nodes, beam = carried
-        return _layer(search, nodes, beam, t, weight), None
+        return _layer(search, nodes, beam, t, shape), None
 
-    nodes = layers.root(search, num_distances * width)
+    nodes = layers.root(search, shape.room)
     (nodes, beam), _ = jax.lax.scan(layer, (nodes, start), jnp.arange(search.task.horizon - 1))
-    return _last(search, nodes, beam)
+    return _last(search, nodes, beam, shape)
 
 
-def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], weight: float) -> tuple[Nodes, Beam]:
+def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: Shape) -> tuple[Nodes, Beam]:
     """The nodes of the next layer, as many as there is room for, and what is known with them."""
     children = layers.expand(search, nodes)
     best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
-    room, edges = len(nodes.alive), _every(children)
+    edges, dropped = _every(children), beam.dropped
     if search.knows_next:  # what is dropped need not be stepped
         promise = search.promise(nodes)
-        value = search.value(nodes.goal[:, None], children.charged) + weight * promise[:, None]
-        smallest, bound = children.smallest.ravel(), children.bound.ravel()
-        order, kept, dropped = _strata(search, best, value.ravel(), smallest, bound, edges.there, room)
+        ranked = _by_parents(search, nodes, children, promise)
+        order, kept, lost = _strata(search, best, ranked, shape.weights, shape.breadth * shape.room)
         edges = Edges(parent=edges.parent[order], action=edges.action[order], there=kept)
-        longer = layers.step(search, nodes, children, edges, t)
-        best = layers.record(search, best, longer)
-    else:
-        every = layers.step(search, nodes, children, edges, t)
-        best = layers.record(search, best, every)
-        value = search.value(every.goal, every.charged)
-        promise = search.promise(every)
-        ranked = value + weight * promise
-        bound = value + search.goal_bound
-        order, kept, dropped = _strata(search, best, ranked, every.smallest, bound, every.alive, room)
-        longer = jax.tree.map(lambda x: x[order], every)
-        longer = replace(longer, alive=kept)
-    dropped = jnp.where(jnp.isnan(promise).any(), jnp.nan, jnp.maximum(beam.dropped, dropped))
+        dropped = _also(dropped, lost, promise)
+    longer = layers.step(search, nodes, children, edges, t)
+    best = layers.record(search, best, longer)
+    if len(edges.there) > shape.room:
+        promise, value = search.promise(longer), search.value(longer.goal, longer.charged)
+        ranked = Ranked(value, promise, longer.smallest, value + search.goal_bound, longer.alive)
+        order, kept, lost = _strata(search, best, ranked, shape.weights, shape.room)
+        longer = replace(jax.tree.map(lambda x: x[order], longer), alive=kept)
+        dropped = _also(dropped, lost, promise)
     return longer, Beam(best=best, dropped=dropped, calls=beam.calls + edges.there.sum())
 
 
-def _last(search: Search, nodes: Nodes, beam: Beam) -> Beam:
-    """The last layer: every child is a complete path, so all that may matter are looked at."""
-    children = layers.expand(search, nodes)
+def _last(search: Search, nodes: Nodes, beam: Beam, shape: Shape) -> Beam:
+    """The last layer: every child is a complete path, so all that may matter are looked at, the best bounds first."""
+    children = layers.expand(search, nodes, last=True)
     best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
-    edges = _every(children)
-    hopeful = search.matters(best.value, children.bound, children.smallest).ravel()
-    edges = Edges(parent=edges.parent, action=edges.action, there=edges.there & hopeful)
-    best = layers.record(search, best, layers.step(search, nodes, children, edges, search.task.horizon - 1))
-    return Beam(best=best, dropped=beam.dropped, calls=beam.calls + edges.there.sum())
+    edges, bound, smallest = _every(children), children.bound.ravel(), children.smallest.ravel()
+    ranked = Ranked(bound, jnp.zeros_like(bound), smallest, bound, edges.there)
+    order, there, _ = _strata(search, best, ranked, (0.0,), len(bound))
+    edges = Edges(parent=edges.parent[order], action=edges.action[order], there=there)
+    bound, smallest = bound[order], smallest[order]
+
+    def left(best: Ladder, i: Int[Array, ""]) -> Bool[Array, " M"]:
+        ahead = jnp.arange(len(bound)) >= i * shape.room
+        return ahead & edges.there & search.matters(best.value, bound, smallest)
+
+    def look(carried):
+        best, calls, i = carried
+        at = i * shape.room + jnp.arange(shape.room)
+        now = replace(jax.tree.map(lambda x: x[at], edges), there=left(best, i)[at])
+        best = layers.record(search, best, layers.step(search, nodes, children, now, search.task.horizon - 1))
+        return best, calls + now.there.sum(), i + 1
+
+    start = best, beam.calls, jnp.int32(0)
+    best, calls, _ = jax.lax.while_loop(lambda carried: left(carried[0], carried[2]).any(), look, start)
+    return Beam(best=best, dropped=beam.dropped, calls=calls)
 
 
 def _every(children: Children) -> Edges:
@@ -94,30 +133,52 @@ def _every(children: Children) -> Edges:
     return Edges(parent=parent, action=action, there=children.available.ravel())
 
 
+def _by_parents(search: Search, nodes: Nodes, children: Children, promise: Float[Array, " N"]) -> Ranked:
+    """All children, which promise what their parents do."""
+    return Ranked(
+        value=search.value(nodes.goal[:, None], children.charged).ravel(),
+        promise=jnp.repeat(promise, children.available.shape[1]),
+        smallest=children.smallest.ravel(),
+        bound=children.bound.ravel(),
+        there=children.available.ravel(),
+    )
+
+
+def _also(dropped: Float[Array, " E"], lost: Float[Array, " E"], promise: Float[Array, " N"]) -> Float[Array, " E"]:
+    """The largest bounds with those of more dropped children; NaN where a promise is."""
+    return jnp.where(jnp.isnan(promise).any(), jnp.nan, jnp.maximum(dropped, lost))
+
+
 def _strata(
-    search: Search,
-    best: Ladder,
-    value: Float[Array, " M"],
-    smallest: Int[Array, " M"],
-    bound: Float[Array, " M"],
-    there: Bool[Array, " M"],
-    room: int,
+    search: Search, best: Ladder, ranked: Ranked, weights: tuple[float, ...], room: int
 ) -> tuple[Int[Array, " room"], Bool[Array, " room"], Float[Array, " E"]]:
     """The children that go on, which of these places are filled, and for each e the largest bound of the others of
     m = e.
 
-    The first of each stratum by value come first, then the second of each, and so on, so that every stratum has as many
-    places as any other, and leaves those that it does not need.
+    The first of each stratum and weight come first, then the second of each, and so on, so that every stratum has as
+    many places as any other, and leaves those that it does not need. Where one λ_path is asked for, as many places as
+    all strata have together go to those of the largest v + λ_path / (m + 1), whatever their stratum.
     """
-    num_distances = len(best.value)
-    hopeful = there & search.matters(best.value, bound, smallest)
-    stratum = jnp.where(hopeful, smallest, num_distances)
+    num_distances, size = len(best.value), len(ranked.value)
+    hopeful = ranked.there & search.matters(best.value, ranked.bound, ranked.smallest)
+    stratum = jnp.where(hopeful, ranked.smallest, num_distances)
+    places = [_places(ranked.value + weight * ranked.promise, stratum, num_distances) for weight in weights]
+    if search.lambda_path is not None:
+        worth = ranked.value + search.lambda_path / (1.0 + ranked.smallest)
+        any_stratum = jnp.where(hopeful, 0, num_distances)
+        by_worth = [_places(worth + weight * ranked.promise, any_stratum, num_distances) for weight in weights]
+        places += [place // num_distances for place in by_worth]
+    place = jnp.where(hopeful, jnp.stack(places).min(0), size)
+    order = jnp.lexsort((stratum, place))
+    kept = hopeful[order] & (jnp.arange(size) < room)
+    lost = jnp.where(hopeful[order] & ~kept, ranked.bound[order], -jnp.inf)
+    dropped = jnp.full(num_distances + 1, -jnp.inf, lost.dtype).at[stratum[order]].max(lost)[:-1]
+    short = max(0, room - size)
+    return jnp.pad(order[:room], (0, short)), jnp.pad(kept[:room], (0, short)), dropped
+
+
+def _places(value: Float[Array, " M"], stratum: Int[Array, " M"], num_distances: int) -> Int[Array, " M"]:
+    """The place of each child in its stratum, by value."""
     by_value = jnp.lexsort((-value, stratum))
     first = jnp.searchsorted(stratum[by_value], jnp.arange(num_distances + 1))
-    place = jnp.zeros_like(stratum).at[by_value].set(jnp.arange(len(value)) - first[stratum[by_value]])
-    order = jnp.lexsort((stratum, jnp.where(hopeful, place, len(value))))
-    kept = hopeful[order] & (jnp.arange(len(order)) < room)
-    lost = jnp.where(hopeful[order] & ~kept, bound[order], -jnp.inf)
-    dropped = jnp.full(num_distances + 1, -jnp.inf, bound.dtype).at[stratum[order]].max(lost)[:-1]
-    short = max(0, room - len(order))
-    return jnp.pad(order[:room], (0, short)), jnp.pad(kept[:room], (0, short)), dropped
+    return jnp.zeros_like(stratum).at[by_value].set(jnp.arange(len(value)) - first[stratum[by_value]])

@@ -6,7 +6,7 @@ where the world bounds the R_goal that is still to come,
 
     v(τ) = R_goal(τ) + λ_policy·R_policy(τ) ≤ R_goal so far + goal_bound + λ_policy·R_policy so far
 
-for every path τ that goes on from here. With h(p) of Eq. 4 there is no such bound, and it is infinite.
+for every path τ that goes on from here. With h(p) of Eq. 4 there is such a bound only before the last step.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ from pprjax.rollout import Original
 from pprjax.task import Task
 
 
+def provable(task: Task, config: Config) -> bool:
+    """Whether v is bounded after a prefix: the world says what R_goal may still come, and habits never pay."""
+    return config.habit == "regret" and hasattr(task.env, "goal_bound")
+
+
 @struct.dataclass
 class Search:
     """What is searched: the paths of a deterministic world as edits of one original. Unbatched."""
@@ -45,9 +50,16 @@ class Search:
 
     @property
     def goal_bound(self) -> Float[Array, ""]:
-        """The most R_goal that may still come, from the world; infinite where it does not say, or where habits may
-        pay."""
-        if self.config.habit != "regret" or not hasattr(self.task.env, "goal_bound"):
+        """The most that may still be added to v after a prefix; infinite where nothing says so."""
+        return (
+            self.last_goal_bound if provable(self.task, self.config) else jnp.full((), jnp.inf, jnp.result_type(float))
+        )
+
+    @property
+    def last_goal_bound(self) -> Float[Array, ""]:
+        """The same after a prefix that ends with its next step, whose habit is charged: R_goal alone, from the world;
+        infinite where it does not say."""
+        if not hasattr(self.task.env, "goal_bound"):
             return jnp.full((), jnp.inf, jnp.result_type(float))
         return jnp.asarray(self.task.env.goal_bound(self.task.params), jnp.result_type(float))
 
@@ -156,9 +168,9 @@ def root(search: Search, room: int) -> Nodes:
     return replace(nodes, alive=nodes.alive & (jnp.arange(room) == 0))
 
 
-def expand(search: Search, nodes: Nodes) -> Children:
-    """What may follow each node. P_A is asked once a node."""
-    task, goal_bound = search.task, search.goal_bound
+def expand(search: Search, nodes: Nodes, *, last: bool = False) -> Children:
+    """What may follow each node; `last`: with every action a path is complete. P_A is asked once a node."""
+    task, goal_bound = search.task, search.last_goal_bound if last else search.goal_bound
 
     def one(node: Nodes):
         carry, log_probs = task.log_probs(node.carry, node.state)
@@ -222,14 +234,14 @@ def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
 
     v is inf of a path that earned more than `goal_bound` after one of its prefixes: what the world says is not so.
     """
-    task, original, goal_bound = search.task, search.original, search.goal_bound
+    task, original, goal_bound = search.task, search.original, search.last_goal_bound
 
     def one(node: Nodes):
         distance = edit_distance.distance(node.column, original.length, search.config.costs)
         outcome = task.outcome(node.state, node.terminated, node.goal, node.magnitude)
         met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
         broken = violations(task.constraints, original.kept, node.symbols, node.actions, distance)
-        counts = node.complete & met & (True if broken is None else broken == 0)
+        counts = node.complete & met & (True if broken is None else broken == 0) & (distance < len(best.value))
         value = search.value(node.goal, node.charged)
         contradicts = node.complete & (node.goal - node.lowest > goal_bound + 1e-5 * (1.0 + node.magnitude))
         value = jnp.where(contradicts, jnp.inf, jnp.where(counts, value, -jnp.inf))

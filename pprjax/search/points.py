@@ -17,16 +17,19 @@ from pprjax.ladder import Ladder, Points, Wanted, tolerated
 from pprjax.paths import Paths
 from pprjax.rollout import Original, trace
 from pprjax.ruled import with_rules
-from pprjax.search.beam import Beam, search_beam
-from pprjax.search.nodes import Search, needed
+from pprjax.search.beam import Beam, Shape, search_beam
+from pprjax.search.nodes import Search, needed, provable
 from pprjax.search.proof import prove
 from pprjax.task import Task
 
 WIDTH = 16
 """Nodes that a beam keeps for each number of edits."""
 
-WEIGHT = 1.0
-"""Of the world's `promise` of a prefix beside v."""
+BREADTH = 8
+"""Children that a beam steps for each node that it keeps, where the world has a `promise` and nothing can be proved."""
+
+WEIGHTS = (0.0, 1.0, 3.0, 10.0)
+"""Of that promise beside v, there; elsewhere 1."""
 
 SIDE_BY_SIDE = 2**22
 """Children that all beams of one program may have in a layer."""
@@ -48,7 +51,8 @@ def search_points(
         task: deterministic.
         config: habit, λ_policy (one number or float[B]) and the edit costs, whole numbers.
         wanted: E, and how many paths of each distance.
-        calls: steps of the world that the proof of one original may take after the beam.
+        calls: steps of the world that the proof of one original may take after the beam; where nothing bounds what a
+            prefix leads to, those that the beam may take, about: then it is as wide as they allow.
         lambda_path: one number or float[B]: only what may be the best at this λ_path is looked for, and the limits
             bound R at it alone; None: the whole frontier.
         width: nodes that the beam keeps of each layer for each number of edits, at least.
@@ -64,11 +68,12 @@ def search_points(
     config = replace(config, lambda_path=0.0, lambda_policy=0.0)  # `lambdas` are those of each original
     padded = originals.padded()
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, lambdas)
-    together = max(1, SIDE_BY_SIDE // (wanted.num_distances * width * task.num_actions))
+    shape = _shape(task, config, wanted.num_distances, width, calls)
+    together = max(1, SIDE_BY_SIDE // (shape.room * task.num_actions))
     parts, nothing = [], ladder.empty(task, wanted)
     for low in range(0, size, together):
         part = jax.tree.map(lambda x, low=low: jnp.asarray(x[low : low + together]), inputs)
-        parts.append(_beams(task, config, part, nothing, width=width))
+        parts.append(_beams(task, config, part, nothing, shape=shape))
     traced, beams = jax.tree.map(lambda *x: np.concatenate(x), *map(jax.device_get, parts))
     used = np.asarray(beams.calls, np.int64)
     rows, limits, rest = [], [], []
@@ -86,8 +91,8 @@ def search_points(
             used[i] += found.calls
         if np.isposinf(best.value).any():
             raise ValueError(
-                f"env.goal_bound: {float(search.goal_bound):g} is not the most R_goal that may still come: a path that "
-                f"was found for originals[{i}] earns more"
+                f"env.goal_bound: {float(search.last_goal_bound):g} is not the most R_goal that may still come: a path "
+                f"that was found for originals[{i}] earns more"
             )
         rows.append(best)
         limits.append(limit)
@@ -118,12 +123,26 @@ def _is_open(best: Ladder, limit: Float[np.ndarray, " E"], unseen: Float[np.ndar
     return bool((limit > np.maximum.accumulate(best.value)).any())
 
 
-@partial(jax.jit, static_argnames="width")
-def _beams(task: Task, config: Config, inputs, nothing: Ladder, *, width: int) -> tuple[Original, Beam]:
+def _shape(task: Task, config: Config, num_distances: int, width: int, calls: int) -> Shape:
+    """What the beam looks at: what no proof can use of the calls makes it wider."""
+    shape = Shape(num_distances, width)
+    if provable(task, config):
+        return shape
+    knows_next = hasattr(task.env, "next_symbols")
+    if knows_next and hasattr(task.env, "promise"):
+        shape = shape._replace(breadth=min(BREADTH, task.num_actions), weights=WEIGHTS)
+    stepped = shape.breadth if knows_next else task.num_actions  # for each node that is kept
+    wider = calls // (task.horizon * num_distances * stepped)
+    most = min(SIDE_BY_SIDE // (num_distances * task.num_actions), task.num_actions ** (task.horizon - 1))
+    return shape._replace(width=max(width, min(wider, most)))
+
+
+@partial(jax.jit, static_argnames="shape")
+def _beams(task: Task, config: Config, inputs, nothing: Ladder, *, shape: Shape) -> tuple[Original, Beam]:
     def one(symbols, length, actions, kept, lambdas):
         lambda_policy, lambda_path = lambdas
         original = replace(trace(task, symbols, length, jax.random.key(0), actions), kept=kept)
         search = Search(task, original, replace(config, lambda_policy=lambda_policy), lambda_path)
-        return original, search_beam(search, nothing, width=width, weight=WEIGHT)
+        return original, search_beam(search, nothing, shape)
 
     return jax.vmap(one)(*inputs)

@@ -12,6 +12,7 @@ from search_worlds import ALL, L, Votes, sequences
 
 import pprjax
 from pprjax.ladder import Wanted
+from pprjax.search import points
 from pprjax.search.nodes import needed, needed_beside
 from pprjax.search.points import search_points
 
@@ -109,6 +110,39 @@ def test_in_a_small_world_every_point_is_a_path_and_no_limit_is_too_low(goal, co
         if width == ROOMY:  # nothing is dropped: all is proved, under either habit
             np.testing.assert_allclose(found.limit[b], expected, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(np.maximum.accumulate(value), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_beam_that_steps_more_than_it_keeps_finds_what_another_misses(monkeypatch):
+    """What the judge thinks of a prefix is known only after the step. Every limit is infinite or right."""
+    config, e = pprjax.Config(habit="link", lambda_policy=0.3), np.arange(L + 1)
+    options = dict(wanted=Wanted(num_distances=L + 1), calls=0, width=1, lambda_path=3.0)
+    short = {}
+    for breadth in (points.BREADTH, 1):
+        monkeypatch.setattr(points, "BREADTH", breadth)
+        short[breadth] = 0.0
+        for seed in range(4):
+            task = sequences(seed)
+            originals = ALL[[5, 77, 200]]
+            found = search_points(task, task.env.paths(originals), config, **options)
+            for i, original in enumerate(originals):
+                best = (truth_of(task, original, config) + 3.0 / (e + 1)).max()
+                reward = (found.best.value[i] + 3.0 / (e + 1)).max()
+                assert reward <= best + 1e-4 <= (found.limit[i] + 3.0 / (e + 1)).max() + 2e-4
+                short[breadth] += best - reward
+    assert short.pop(1) > sum(short.values()) + 0.01
+
+
+def test_what_no_proof_can_use_makes_the_beam_wider():
+    task = sequences(0)
+
+    def shape(habit, calls):
+        return points._shape(task, pprjax.Config(habit=habit), L + 1, 2, calls)
+
+    assert shape("regret", 10**9) == points.Shape(L + 1, 2)
+    assert shape("link", 0) == points.Shape(L + 1, 2, breadth=task.num_actions, weights=points.WEIGHTS)
+    wide = shape("link", 800)
+    assert wide.width == 800 // (task.horizon * (L + 1) * task.num_actions)
+    assert shape("link", 10**9).width == task.num_actions ** (L - 1)  # room for every prefix, in each stratum
 
 
 @pytest.mark.parametrize("lambda_path", [0.0, 1.0, 10.0])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 
 from pprjax.config import Config
-from pprjax_envs.temperature.settings import INDEL, METHODS, PAPER, SETTINGS
+from pprjax_envs.temperature.settings import CALLS, INDEL, METHODS, PAPER, SETTINGS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,6 +26,14 @@ OTHER_SEED = 1_000_003
 """Added to the seed for the simulated years of the second judges, which neither LSTM has seen."""
 
 
+class Source(NamedTuple):
+    """Where the years come from, and who judges them unasked."""
+
+    years: Years
+    judges: tuple[Judge, Judge]
+    dropped: Dropped | None  # of a file
+
+
 def main(
     *,
     out: Path = Path("out/temperature"),
@@ -33,6 +42,7 @@ def main(
     num_train: Annotated[int, tyro.conf.arg(name="num-train")] = 200,
     num_test: Annotated[int, tyro.conf.arg(name="num-test")] = 20,
     resolution: float = 1.0,
+    calls: int = CALLS,
     seed: int = 0,
     cache: Path | None = None,
     heat_maps: bool = True,
@@ -40,11 +50,12 @@ def main(
 ) -> None:
     """Edit years of monthly temperatures until a classifier takes them for the other city's, in both directions.
 
-    Prints the scores of PPR, at these settings and at the paper's, and of two baselines, and how many of their years
-    convince two judges that were not asked. Writes recourse.parquet, summary.json, years.png, scores.png and
-    lambdas.png.
+    Prints the scores of PPR, which is searched and, where it can be, proved; of what Algorithm 1 learns at these
+    settings and at the paper's; and of two baselines; and how many of their years convince two judges that were not
+    asked. Writes recourse.parquet, summary.json, years.png, scores.png and lambdas.png.
 
-    An edit replaces a month. `--w-ins 1 --w-del 1` gives the paper's edit distance, which also inserts and deletes.
+    An edit replaces a month. `--w-ins 1 --w-del 1` gives the paper's edit distance, which also inserts and deletes;
+    `--distance manhattan` the sum of all changes, which is learned and not searched.
 
     Args:
         out: the folder to write to; made if it is missing.
@@ -55,13 +66,14 @@ def main(
         num_train: training years, half of each city.
         num_test: test years, half of each city; each is edited.
         resolution: °F a symbol.
+        calls: steps of the classifier that the proof of one year may take.
         seed: for the simulation, the split, the models and the training.
         cache: the folder where trained models are kept; default $PPRJAX_CACHE, or pprjax in the user's cache folder.
-        heat_maps: draw the λ heat maps; they take about a third of the time.
-        config: every knob of Algorithm 1, for the row PPR.
+        heat_maps: draw the λ heat maps.
+        config: what is wanted, and every knob of Algorithm 1, for the row learned.
     """
-    started = time.perf_counter()
-    from pprjax.io import output_folder, write_json, write_table
+    clock = [time.perf_counter()]
+    from pprjax.io import output_folder, write_table
 
     folder = output_folder(out)
 
@@ -73,57 +85,61 @@ def main(
 
     console = Console()
     with compile_seconds() as compiling:
-        years, judges, dropped = _read(data, cities, seed)
-        if dropped:
-            console.print(f"{years.source}: {dropped}.", soft_wrap=True)
-        parts = temperature.split(years, num_train=num_train, num_test=num_test, resolution=resolution, seed=seed)
+        source = _read(data, cities, seed)
+        parts = temperature.split(
+            source.years, num_train=num_train, num_test=num_test, resolution=resolution, seed=seed
+        )
         models, reloaded = temperature.trained(parts, seed=seed, folder=cache)
-        quality = temperature.quality(parts, models) | _accuracies(judges, parts)
-        console.print(_as_sentence(quality, reloaded, judges, years.source), soft_wrap=True)
-        trained = time.perf_counter()
-        table, chosen_k = experiment.both_directions(parts, models, judges, config, seed=seed)
-        edited = time.perf_counter()
+        quality = temperature.quality(parts, models) | _accuracies(source.judges, parts)
+        console.print(_as_sentence(quality, reloaded, source), soft_wrap=True)
+        clock.append(time.perf_counter())
+        table, chosen_k = experiment.both_directions(parts, models, source.judges, config, calls=calls, seed=seed)
+        clock.append(time.perf_counter())
         heat = experiment.heat_map(parts, models, config, seed=seed) if heat_maps else None
-    mapped = time.perf_counter()
+        clock.append(time.perf_counter())
     write_table(table, folder / "recourse.parquet")
     drawn = _draw(folder, parts, table, heat)
-    summary = experiment.summarize(parts, table, judges)
-    total = time.perf_counter() - started
-    write_json(
-        {
-            "source": years.source,
-            "dropped": None if dropped is None else dataclasses.asdict(dropped),
-            "cities": parts.cities,
-            "scale": dataclasses.asdict(parts.scale),
-            "models": quality,
-            "judges": [judge.name for judge in judges],
-            "methods": summary.to_dicts(),
-            "degrees_by_month": experiment.degrees_by_month(parts, table),
-            "bl1_changes": chosen_k,
-            "heat_map": None if heat is None else heat.to_dicts(),
-            "seconds": {
-                "total": total,
-                "compile": compiling.seconds,
-                "models": trained - started,
-                "recourse and baselines": edited - trained,
-                "heat maps": mapped - edited,
-            },
-            "seed": seed,
-            "config": dataclasses.asdict(config),
-        },
-        folder / "summary.json",
-    )
-    console.print(_as_rich(summary, parts, judges))
-    console.print(_notes(config, chosen_k, quality, judges), soft_wrap=True)
+    summary = experiment.summarize(parts, table, source.judges)
+    told = {"models": quality, "bl1_changes": chosen_k, "calls": calls, "seed": seed}
+    told["degrees_by_month"] = experiment.degrees_by_month(parts, table)
+    told["heat_map"] = None if heat is None else heat.to_dicts()
+    told["seconds"] = _seconds(clock) | {"compile": compiling.seconds}
+    _write(folder, source, parts, summary, config, told)
+    console.print(_as_rich(summary, parts, source.judges))
+    console.print(_notes(config, told, source.judges), soft_wrap=True)
     console.print(
-        f"{total:.0f} s, of which {compiling.seconds:.0f} s compiling. "
+        f"{told['seconds']['total']:.0f} s, of which {compiling.seconds:.0f} s compiling. "
         f"Written to {folder}: recourse.parquet, summary.json, {', '.join(drawn)}.",
         soft_wrap=True,
     )
 
 
-def _read(data: Path | None, cities: tuple[str, str], seed: int) -> tuple[Years, tuple[Judge, Judge], Dropped | None]:
-    """The years, the judges that will not be asked, and what was dropped from the file; None if there is no file."""
+def _seconds(clock: list[float]) -> dict[str, float]:
+    """What each part took, from the times at which it began, and all up to now."""
+    names = ("models", "recourse and baselines", "heat maps")
+    parts = {name: after - before for name, (before, after) in zip(names, itertools.pairwise(clock), strict=True)}
+    return {"total": time.perf_counter() - clock[0]} | parts
+
+
+def _write(
+    folder: Path, source: Source, parts: Data, summary: pl.DataFrame, config: Config, told: dict[str, Any]
+) -> None:
+    """summary.json."""
+    from pprjax.io import write_json
+
+    facts = {
+        "source": parts.source,
+        "dropped": None if source.dropped is None else dataclasses.asdict(source.dropped),
+        "cities": parts.cities,
+        "scale": dataclasses.asdict(parts.scale),
+        "judges": [judge.name for judge in source.judges],
+        "methods": summary.to_dicts(),
+        "config": dataclasses.asdict(config),
+    }
+    write_json(facts | told, folder / "summary.json")
+
+
+def _read(data: Path | None, cities: tuple[str, str], seed: int) -> Source:
     from pprjax_envs import temperature
     from pprjax_envs.temperature.judges import Bayes, NearestYears
 
@@ -132,14 +148,14 @@ def _read(data: Path | None, cities: tuple[str, str], seed: int) -> tuple[Years,
 
         found, dropped = read_years(data, cities)
         years, others = temperature.set_aside(found)
-        return years, (Bayes.fitted(others), NearestYears.among(others)), dropped
+        return Source(years, (Bayes.fitted(others), NearestYears.among(others)), dropped)
     if tuple(cities) != tuple(temperature.NORMALS):
         raise ValueError(
             f"cities: without --data there are only {' '.join(temperature.NORMALS)}, got {' '.join(cities)}"
         )
     others = temperature.simulate(seed=seed + OTHER_SEED)
     judges = Bayes.of_the_simulator(others.cities), NearestYears.among(others)
-    return temperature.simulate(seed=seed), judges, None
+    return Source(temperature.simulate(seed=seed), judges, None)
 
 
 def _accuracies(judges: Sequence[Judge], parts: Data) -> dict[str, float]:
@@ -164,37 +180,48 @@ def _draw(folder: Path, parts: Data, table: pl.DataFrame, heat: pl.DataFrame | N
     return list(drawn)
 
 
-def _as_sentence(quality: dict[str, float], reloaded: bool, judges: Sequence[Judge], source: str) -> str:
+def _as_sentence(quality: dict[str, float], reloaded: bool, source: Source) -> str:
+    """The years, what was dropped from their file, and how good the models are."""
     right, likely = (
         f"{quality[f'test_{name}']:{form}} (in training {quality[f'train_{name}']:{form}})"
         for name, form in (("accuracy", ".0%"), ("log_prob", ".2f"))
     )
-    others = " and ".join(f"{quality[f'test_accuracy_{judge.name}']:.0%} ({judge.name})" for judge in judges)
+    others = " and ".join(f"{quality[f'test_accuracy_{judge.name}']:.0%} ({judge.name})" for judge in source.judges)
+    name = source.years.source + ("" if source.dropped is None else f"; {source.dropped}")
     return (
-        f"Years: {source}. Models {'read back' if reloaded else 'trained'}: the classifier is right on {right} of the "
+        f"Years: {name}. Models {'read back' if reloaded else 'trained'}: the classifier is right on {right} of the "
         f"held-out years; the generator gives a month of them log probability {likely}. The judges that are not asked "
         f"are right on {others}."
     )
 
 
-def _notes(config: Config, chosen_k: list[int], quality: dict[str, float], judges: Sequence[Judge]) -> str:
+def _notes(config: Config, told: dict[str, Any], judges: Sequence[Judge]) -> str:
     """What the rows and columns of the table are."""
-    bl1_k = " and ".join(map(str, chosen_k))
-    edits = "the number of months with another value"
-    if config.w_ins < INDEL or config.w_del < INDEL:
-        edits = "the edit distance, in which a run of months that is shifted by one is two edits"
+    bl1_k = " and ".join(map(str, told["bl1_changes"]))
+    habits = {"regret": "how much less likely each month is than the likeliest", "link": "h(P_A)"}[config.habit]
     return (
         f"LSTM, {', '.join(judge.name for judge in judges)}: how many years each of them takes for the wanted city's. "
         "Only the LSTM was asked. Bayes knows the normal distributions of both cities; k-NN compares a year with years "
         "that no other model has seen.\n"
-        f"d is {edits}; °F the sum of all changes of a year. s_policy is the mean log P_A of a month; a held-out year "
-        f"has {quality['test_log_prob']:.2f}. R is Eq. 5, s_goal + λ_path·s_path + λ_policy·Σ h(P_A), at λ_path = "
-        f"{config.lambda_path:g} and λ_policy = {config.lambda_policy:g}; h is positive for a likely month.\n"
-        "PPR must reach the wanted city, and has no certificate. No goal: Eq. 5 alone. Published: Eq. 5 alone, by the "
-        f"paper's plain algorithm and edit distance, at λ_policy = {PAPER.lambda_policy:g}. BL1: at most k = {bl1_k} "
-        "months changed, whatever P_A says, with the k that flips most years. BL2: Native Guide, with a window of the "
-        "most similar training year of the wanted city."
+        f"d is {_distance(config)}; °F the sum of all changes of a year. s_policy is the mean log P_A of a month; a "
+        f"held-out year has {told['models']['test_log_prob']:.2f}. R is Eq. 5, s_goal + λ_path·s_path + "
+        f"λ_policy·R_policy, at λ_path = {config.lambda_path:g} and λ_policy = {config.lambda_policy:g}; R_policy sums "
+        f"{habits}.\n"
+        "PPR must reach the wanted city. It is searched; proved: no year has a larger R, as up to "
+        f"{told['calls']:,} steps of the classifier show. Learned: the same by Algorithm 1. No goal: Eq. 5 alone. "
+        "Published: Eq. 5 alone, by the paper's plain algorithm, habits and edit distance, at λ_policy = "
+        f"{PAPER.lambda_policy:g}. BL1: at most k = {bl1_k} months changed, whatever P_A says, with the k that flips "
+        "most years. BL2: Native Guide, with a window of the most similar training year of the wanted city."
     )
+
+
+def _distance(config: Config) -> str:
+    """What d is, in words."""
+    if config.distance != "edit":
+        return f"the {config.distance.capitalize()} distance, in steps of the scale"
+    if config.w_ins < INDEL or config.w_del < INDEL:
+        return "the edit distance, in which a run of months that is shifted by one is two edits"
+    return "the number of months with another value"
 
 
 def _as_rich(summary: pl.DataFrame, data: Data, judges: Sequence[Judge]) -> Table:
@@ -204,7 +231,7 @@ def _as_rich(summary: pl.DataFrame, data: Data, judges: Sequence[Judge]) -> Tabl
     title = f"Means over {summary['years'][0]} test years each way ({data.source})"
     shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     names = [judge.name for judge in judges]
-    for name in ("", "LSTM", *names, "s_goal", "s_path", "s_policy", "d", "months", "°F", "R"):
+    for name in ("", "LSTM", *names, "s_goal", "s_path", "s_policy", "d", "months", "°F", "R", "proved"):
         shown.add_column(name, justify="right" if name else "left", no_wrap=True)
     for _, rows in summary.group_by("wanted", maintain_order=True):
         shown.add_section()
@@ -213,5 +240,6 @@ def _as_rich(summary: pl.DataFrame, data: Data, judges: Sequence[Judge]) -> Tabl
             figures: list[Any] = [f"{row[name]:.0%}" for name in ("flipped", *names)]
             figures += [f"{row[name]:.2f}" for name in ("s_goal", "s_path", "s_policy")]
             figures += [f"{row[name]:.1f}" for name in ("distance", "months")]
-            shown.add_row(f" {row['method']}", *figures, f"{row['degrees']:.0f}", f"{row['reward']:.2f}")
+            figures += [f"{row['degrees']:.0f}", f"{row['reward']:.2f}"]
+            shown.add_row(f" {row['method']}", *figures, "" if row["proved"] is None else f"{row['proved']:.0%}")
     return shown

@@ -14,8 +14,8 @@ from jaxtyping import Int
 from pprjax import recourse
 from pprjax.baselines import native_guide
 from pprjax.config import Config
-from pprjax.metrics import best_at
 from pprjax.paths import Paths
+from pprjax.result import Recourse
 from pprjax.reward import total
 from pprjax.scoring import score
 from pprjax.task import Task
@@ -29,54 +29,59 @@ from pprjax_envs.temperature.years import Data
 
 
 def both_directions(
-    data: Data, models: Models, judges: Sequence[Judge], config: Config, *, seed: int = 0
+    data: Data, models: Models, judges: Sequence[Judge], config: Config, *, calls: int = settings.CALLS, seed: int = 0
 ) -> tuple[pl.DataFrame, list[int]]:
-    """Every test year edited towards the other city: by PPR, by PPR as published, and by the two baselines.
+    """Every test year edited towards the other city: by PPR, searched and learned, and by the two baselines.
 
-    As published there is no goal but Eq. 5, which is largest where nothing is changed. The paper's settings search too
-    weakly to find that, and so seem to work. "PPR, no goal" shows, in one direction, what a good search finds.
+    "PPR" is searched, and may be proved to be the best; "learned" is what Algorithm 1 makes of the same task.
+    "published" is Algorithm 1 with the paper's settings, where no goal stands beside Eq. 5. That is largest where
+    nothing is changed, and the published search too weak to find it. "PPR, no goal" shows it, in one direction.
 
     Args:
         judges: of whom nothing was asked; what they think of each edit stands beside it.
+        calls: steps of the classifier that the proof of one year may take.
 
     Returns:
-        A row for each year and method: `wanted`, `path`, `method` and the columns of `outcomes`; and BL1's k in either
-        direction.
+        A row for each year and method: `wanted`, `path`, `method`, `proved` and the columns of `outcomes`; and BL1's k
+        in either direction.
     """
     frames, chosen_k = [], []
     for wanted in (1, 0):
         aim = task(data, models, wanted)
         originals = aim.env.paths(data.test_symbols[data.test_labels != wanted])
-        key = jax.random.fold_in(jax.random.key(seed), wanted)
-        found = {"PPR": search(aim, originals, config, key=key)}
-        variants = [("published", settings.PAPER), ("PPR, no goal", config)]
-        for method, variant in variants[: 1 + wanted]:  # one direction shows what is best without a goal
-            result = recourse(aim.replace(goal=None), originals, variant, method="learn", key=key)
-            found[method] = aim.env.sequences(result.paths)
-        found["BL1"], k = few_changes(aim, data, aim.env.sequences(originals))
-        found["BL2"] = windows(aim, data, aim.env.sequences(originals))
+        free, key = aim.replace(goal=None), jax.random.fold_in(jax.random.key(seed), wanted)
+        found = {
+            "PPR": recourse(aim, originals, config, key=key, calls=calls),
+            "learned": recourse(aim, originals, config, key=key, method="learn"),
+            "published": recourse(free, originals, settings.PAPER, key=key, method="learn"),
+        }
+        if wanted:  # one direction shows what is best without a goal
+            found["PPR, no goal"] = recourse(free, originals, config, key=key, calls=calls)
+        sequences = {method: edited(aim, result) for method, result in found.items()}
+        sequences["BL1"], k = few_changes(aim, data, aim.env.sequences(originals))
+        sequences["BL2"] = windows(aim, data, aim.env.sequences(originals))
         chosen_k.append(k)
         frames += [
-            outcomes(aim, originals, sequences, config, judges).with_columns(
-                wanted=pl.lit(wanted, pl.Int32), method=pl.lit(method)
+            outcomes(aim, originals, symbols, config, judges).with_columns(
+                wanted=pl.lit(wanted, pl.Int32), method=pl.lit(method), proved=_proved(found.get(method))
             )
-            for method, sequences in found.items()
+            for method, symbols in sequences.items()
         ]
     return pl.concat(frames), chosen_k
 
 
-def search(task: Task, originals: Paths, config: Config, *, key: jax.Array) -> Int[np.ndarray, "B 12"]:
-    """PPR's edit of each year: the best at λ_path of what is found at each of `SEARCHED`."""
-    num, size = len(settings.SEARCHED), len(originals)
-    again = originals[np.tile(np.arange(size), num)]
-    pulled = dataclasses.replace(
-        config, lambda_path=np.repeat(np.multiply(settings.SEARCHED, config.lambda_path), size)
-    )
-    found = recourse(task, again, pulled, method="learn", key=key, ids=np.tile(np.arange(size), num))
-    scores = jax.tree.map(lambda x: np.reshape(x, (num, size)).T, found.scores)
-    lambdas = dict(lambda_path=[config.lambda_path], lambda_policy=[config.lambda_policy])
-    best, _ = best_at(scores, scores.goal > 0.5, **lambdas)
-    return task.env.sequences(found.paths[best[:, 0] * size + np.arange(size)])
+def edited(task: Task, found: Recourse) -> Int[np.ndarray, "B 12"]:
+    """The year that each recourse is, of as many as there are originals; where none was found the original."""
+    originals = task.env.sequences(found.originals)
+    symbols = np.asarray(found.paths.symbols)[:, 1 : originals.shape[1] + 1]
+    return np.where((found.status == "infeasible")[:, None], originals, symbols)
+
+
+def _proved(found: Recourse | None) -> pl.Expr | pl.Series:
+    """Whether each year is proved to be the best; null where nothing could be."""
+    if found is None or np.isinf(found.bound).all():
+        return pl.lit(None, pl.Boolean)
+    return pl.Series(found.gap == 0)
 
 
 def few_changes(task: Task, data: Data, sequences: Int[np.ndarray, "B 12"]) -> tuple[Int[np.ndarray, "B 12"], int]:
@@ -113,7 +118,7 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
     aim = task(data, models, wanted=1)
     first = aim.env.paths(data.test_symbols[data.test_labels == 0])[[0] * len(grid)]
     cells = dataclasses.replace(config, lambda_path=paths, lambda_policy=policies)
-    found = recourse(aim, first, cells, method="learn", key=jax.random.key(seed))
+    found = recourse(aim, first, cells, key=jax.random.key(seed), calls=settings.CALLS)
     return pl.DataFrame(
         {
             "lambda_path": paths,
@@ -162,13 +167,15 @@ def outcomes(
 
 
 def summarize(data: Data, table: pl.DataFrame, judges: Sequence[Judge]) -> pl.DataFrame:
-    """The means of each method in either direction; of each judge, the share of the years that convince it."""
+    """The means of each method in either direction; of each judge, the share of the years that convince it; and the
+    share that is proved, null where nothing could be."""
     names = ("flipped", "reward", "s_goal", "s_path", "s_policy", "distance", "months", "degrees")
     return (
         table.group_by("wanted", "method", maintain_order=True)
         .agg(
             pl.col(*names).mean(),
             *((pl.col(judge.name) > 0.5).mean() for judge in judges),
+            pl.col("proved").mean(),
             years=pl.len(),
         )
         .with_columns(direction=pl.col("wanted").replace_strict({1: arrow(data, 1), 0: arrow(data, 0)}))

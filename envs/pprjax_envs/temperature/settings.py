@@ -26,7 +26,6 @@ INDEL = 12.0
 edit distance is the number of months with another value. With 1 a run of months that is shifted by one is two edits."""
 
 SETTINGS = Config(
-    habit="link",
     lambda_path=10.0,
     lambda_policy=0.3,
     learning_rate=4e-3,
@@ -43,12 +42,11 @@ SETTINGS = Config(
 """Better ones. With so many symbols to choose from, a UCB bonus would have each tried once and leave nothing for Q. A
 quarter of the paths sample from P_A, so that the others may explore evenly."""
 
-SEARCHED = (1.0, 3.0)
-"""Multiples of λ_path at which PPR searches for each year. With a stronger pull towards the original it finds edits
-that it misses at λ_path, and vice versa. The better of the two at λ_path counts."""
+CALLS = 30_000
+"""Steps of the classifier that the proof of one year may take."""
 
 METHODS = ("PPR", "BL1", "BL2")
-"""The methods that are drawn. The table also has the variants of PPR."""
+"""The methods that are drawn. The table also has variants of PPR."""
 
 HEAT_PATH, HEAT_POLICY = (1.0, 10.0, 100.0), (0.1, 1.0, 3.0)
 """λ_path and λ_policy of the heat maps."""
