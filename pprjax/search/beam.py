@@ -2,12 +2,14 @@
 
 The children of a layer are sorted into strata by m, the fewest edits that a path through them may end with. Each
 stratum keeps its best `width` by v; places that a stratum leaves free go to the others, evenly. What is dropped leaves
-its bound, so that the best path for e edits is proved where no dropped child could have led to a better one.
+its bound, so that the best path for e edits is proved where no dropped child could have led to a better one. Where a
+world tells its `end_action`, each node is also ended.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,12 @@ from pprjax import ladder
 from pprjax.ladder import Ladder
 from pprjax.search import nodes as layers
 from pprjax.search.nodes import Children, Edges, Nodes, Search
+
+CANDIDATES = 4
+"""Children of a node that lead to symbols which τ₀ lacks, for each place of a stratum: more are not ranked."""
+
+NEAR = 1e6
+"""What puts the symbols of τ₀ before all others; in nats, more than any path is charged."""
 
 
 @struct.dataclass
@@ -46,27 +54,32 @@ def search_beam(search: Search, *, num_distances: int, width: int, weight: float
 
     def layer(carried, t):
         nodes, beam = carried
-        return _layer(search, nodes, beam, t, weight), None
+        return _layer(search, nodes, beam, t, weight, CANDIDATES * width), None
 
     nodes = layers.root(search, num_distances * width)
     (nodes, beam), _ = jax.lax.scan(layer, (nodes, start), jnp.arange(search.task.horizon - 1))
-    return _last(search, nodes, beam)
+    return _last(search, nodes, beam, CANDIDATES * width)
 
 
-def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], weight: float) -> tuple[Nodes, Beam]:
+def _layer(
+    search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], weight: float, candidates: int
+) -> tuple[Nodes, Beam]:
     """The nodes of the next layer, as many as there is room for, and what is known with them."""
-    children = layers.expand(search, nodes)
-    best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
-    room, edges = len(nodes.alive), _every(children)
+    best, children, calls = _opened(search, nodes, beam, t)
+    room = len(nodes.alive)
     if search.knows_next:  # what is dropped need not be stepped
-        promise = search.promise(nodes)
-        value = search.value(nodes.goal[:, None], children.charged) + weight * promise[:, None]
-        smallest, bound = children.smallest.ravel(), children.bound.ravel()
-        order, kept, dropped = _strata(search, best, value.ravel(), smallest, bound, edges.there, room)
+        promise = search.next_promise(nodes)
+        value = search.value(nodes.goal[:, None], children.charged) + weight * promise
+        edges, lost = _foremost(search, best, children, value, candidates)
+        at = edges.parent, edges.action
+        smallest, bound = children.smallest[at], children.bound[at]
+        order, kept, dropped = _strata(search, best, value[at], smallest, bound, edges.there, room)
+        dropped = jnp.maximum(dropped, lost)
         edges = Edges(parent=edges.parent[order], action=edges.action[order], there=kept)
         longer = layers.step(search, nodes, children, edges, t)
         best = layers.record(search, best, longer)
     else:
+        edges = _every(children)
         every = layers.step(search, nodes, children, edges, t)
         best = layers.record(search, best, every)
         value = search.value(every.goal, every.charged)
@@ -77,18 +90,52 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], weight: 
         longer = jax.tree.map(lambda x: x[order], every)
         longer = replace(longer, alive=kept)
     dropped = jnp.where(jnp.isnan(promise).any(), jnp.nan, jnp.maximum(beam.dropped, dropped))
-    return longer, Beam(best=best, dropped=dropped, calls=beam.calls + edges.there.sum())
+    return longer, Beam(best=best, dropped=dropped, calls=calls + edges.there.sum())
 
 
-def _last(search: Search, nodes: Nodes, beam: Beam) -> Beam:
+def _last(search: Search, nodes: Nodes, beam: Beam, candidates: int) -> Beam:
     """The last layer: every child is a complete path, so all that may matter are looked at."""
+    t = search.task.horizon - 1
+    best, children, calls = _opened(search, nodes, beam, t)
+    edges, lost = _foremost(search, best, children, children.bound, candidates)
+    at = edges.parent, edges.action
+    there = edges.there & search.matters(best.value, children.bound[at], children.smallest[at])
+    best = layers.record(search, best, layers.step(search, nodes, children, replace(edges, there=there), t))
+    return Beam(best=best, dropped=jnp.maximum(beam.dropped, lost), calls=calls + there.sum())
+
+
+def _opened(search: Search, nodes: Nodes, beam: Beam, t: Any) -> tuple[Ladder, Children, Int[Array, ""]]:
+    """The best paths after those that end in these nodes, the children, and the steps of the world so far."""
     children = layers.expand(search, nodes)
     best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
-    edges = _every(children)
-    hopeful = search.matters(best.value, children.bound, children.smallest).ravel()
-    edges = Edges(parent=edges.parent, action=edges.action, there=edges.there & hopeful)
-    best = layers.record(search, best, layers.step(search, nodes, children, edges, search.task.horizon - 1))
-    return Beam(best=best, dropped=beam.dropped, calls=beam.calls + edges.there.sum())
+    if not search.tells_end:
+        return best, children, beam.calls
+    ends, children = layers.ended(search, nodes, children, t)
+    return layers.record(search, best, ends), children, beam.calls + ends.complete.sum()
+
+
+def _foremost(
+    search: Search, best: Ladder, children: Children, value: Float[Array, "N A"], candidates: int
+) -> tuple[Edges, Float[Array, " E"]]:
+    """The children that may be kept: of a large alphabet those with a symbol of τ₀ and the best others of each node, by
+    value. And the bounds of the rest, as `_strata` has them.
+
+    The others of a node are of one stratum.
+    """
+    size, num_actions = children.available.shape
+    count = candidates + len(search.original.symbols)
+    if count >= num_actions:
+        return _every(children), jnp.full_like(best.value, -jnp.inf)
+    near = children.smallest < children.smallest.max(-1, keepdims=True)
+    rank = jnp.where(children.available, value + jnp.where(near, NEAR, 0.0), -jnp.inf)
+    likely, action = jax.lax.top_k(rank, count)
+    parent = jnp.repeat(jnp.arange(size), count)
+    edges = Edges(parent=parent, action=action.ravel(), there=jnp.isfinite(likely).ravel())
+    left = children.available.at[parent, edges.action].set(False)
+    bound = jnp.max(children.bound, axis=-1, where=left, initial=-jnp.inf)
+    smallest = jnp.min(children.smallest, axis=-1, where=left, initial=len(best.value))
+    lost = jnp.where(search.matters(best.value, bound, smallest), bound, -jnp.inf)
+    return edges, jnp.full_like(best.value, -jnp.inf).at[smallest].max(lost, mode="drop")
 
 
 def _every(children: Children) -> Edges:
@@ -118,9 +165,10 @@ def _strata(
     by_value = jnp.lexsort((-value, stratum))
     first = jnp.searchsorted(stratum[by_value], jnp.arange(num_distances + 1))
     place = jnp.zeros_like(stratum).at[by_value].set(jnp.arange(len(value)) - first[stratum[by_value]])
-    order = jnp.lexsort((stratum, jnp.where(hopeful, place, len(value))))
-    kept = hopeful[order] & (jnp.arange(len(order)) < room)
-    lost = jnp.where(hopeful[order] & ~kept, bound[order], -jnp.inf)
-    dropped = jnp.full(num_distances + 1, -jnp.inf, bound.dtype).at[stratum[order]].max(lost)[:-1]
-    short = max(0, room - len(order))
-    return jnp.pad(order[:room], (0, short)), jnp.pad(kept[:room], (0, short)), dropped
+    turn = jnp.minimum(place, room) * (num_distances + 1) + stratum
+    first_turn, order = jax.lax.top_k(jnp.where(hopeful, -turn.astype(jnp.float32), -jnp.inf), min(room, len(value)))
+    kept = jnp.isfinite(first_turn)
+    lost = jnp.where(hopeful.at[order].set(False), bound, -jnp.inf)
+    dropped = jnp.full(num_distances + 1, -jnp.inf, bound.dtype).at[stratum].max(lost)[:-1]
+    short = room - len(order)
+    return jnp.pad(order, (0, short)), jnp.pad(kept, (0, short)), dropped
