@@ -1,263 +1,225 @@
-"""Does PPR rewrite sentences better than what one would try first, with the same language model and the same judge?
+"""How good are rewritings of sentences, and are they the best that one can find?
 
-python bench/text.py --corpus asv fairytales=FILE [--sentences bench/sentences.json] [--compared 10] [--gguf FILE]
+python bench/text.py --corpus asv fairytales=FILE [--before FILE.parquet] [--write FILE.parquet] [--gguf FILE]
 
-First every sentence is rewritten by both authors at both λ_path, at the command's λ_policy and at a heavier one, and
-what comes of it is reported: how often each judge finds the wanted sentiment, how far the rewritings are, whether they
-are likelier under their own author, and how likely an independent model (--gguf) finds them beside the originals. Then,
-for the first few sentences of either sentiment and at the command's λ_policy, PPR's R stands beside two searches that
-call the language model as often: the best of N samples, and a beam search.
+The authors are trained on the even sentences of their corpora. The graders, which have no part in the choice, are
+fitted to the odd ones: `grading.style` says whose a sentence is, `grading.KneserNey` how likely. SmolLM2 (--gguf) has
+seen neither.
+
+* `first`, `marked`: of every sentence and both authors the first point of the ladder, and the one that the command
+  marks.
+* `beside_beam`: R at one pair of λ beside a plain beam that calls the language model and the judge as often, or more.
+* `before` (--before: a table with the columns sentence, author, towards, lambda_path, status, recourse and distance):
+  the same graders on rewritings of another program, beside the best of at most as many edits.
+
+The language model is called once for each prefix that is kept, and so is the judge; both programs count both.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+import grading
 import numpy as np
 import polars as pl
 import tyro
+from plain_beam import beam_search
 from pprjax_envs import text
-from pprjax_envs.text.experiment import Judges, rewrite, summarize
+from pprjax_envs.text.agents import Author
+from pprjax_envs.text.corpus import Corpus, as_text, words_of
+from pprjax_envs.text.experiment import Judges, ladders, summarize
 from pprjax_envs.text.judges import VADER, TextBlob
-from pprjax_envs.text.settings import LAMBDAS, MAX_WORDS, SETTINGS
+from pprjax_envs.text.settings import SETTINGS
 from report import finish, table
 
-from pprjax import edit_distance
-from pprjax.learn import ranking
-from pprjax.paths import PAD, Paths
-from pprjax.reward import link, similarity, total
-from pprjax.rollout import Behaviour, rollout, trace
+from pprjax.config import Config
+from pprjax.ladder import Wanted
+from pprjax.paths import Paths
+from pprjax.search.points import search_points
+from pprjax.task import Task
+
+PAIRS = ((10.0, 0.1), (10.0, 0.5), (0.1, 0.1))
+"""λ_path and λ_policy at which R stands beside the beam's."""
 
 TOLERANCE = 1e-4
 """Of R: below it two rewritings are equally good."""
 
-HEAVIER = 0.5
-"""λ_policy with which the author's voice outweighs a sentence that is far from it."""
-
 JUDGED = (0.0, 1.0)
-"""What a beam adds to a prefix's reward for how much of the wanted sentiment the judge finds in it. Both are run, each
-with half of the calls, and the best sentence found counts."""
+"""What a plain beam adds to a prefix for the judge's opinion of it. Both are run, each with half of the calls, and the
+better sentence counts."""
+
+OPPOSITE = {"negative": "positive", "positive": "negative"}
 
 
 def main(
     corpus: tuple[str, str],
     sentences: Path = Path("bench/sentences.json"),
-    compared: int = 10,
+    before: Path | None = None,
+    write: Path | None = None,
     gguf: Path | None = None,
+    compared: int = 20,
 ) -> None:
+    groups = json.loads(sentences.read_text(encoding="utf-8"))
+    wanted = [(s, OPPOSITE[name.partition("_")[0]]) for name, group in groups.items() for s in group]
+    corpora = [text.corpus.named(spec) for spec in corpus]
+    authors = [text.trained(Corpus(c.name, c.sentences[::2]))[0] for c in corpora]
+    graders = Graders(*(c.sentences[1::2] for c in corpora), names=[c.name for c in corpora], gguf=gguf)
     judges = Judges(asked=VADER(), other=TextBlob())
-    by_direction = json.loads(sentences.read_text(encoding="utf-8"))
-    wanted = [(s, "positive") for s in by_direction["negative"]] + [(s, "negative") for s in by_direction["positive"]]
-    authors = [text.trained(text.corpus.named(spec))[0] for spec in corpus]
-    rewrite(authors, wanted[:1], judges, SETTINGS)  # compiles
+    ladders(authors, [wanted[0], max(wanted, key=lambda pair: len(pair[0]))], judges)  # compiles both sizes
     begin = time.perf_counter()
-    found, rejected = rewrite(authors, wanted, judges, SETTINGS)
+    found, rejected = ladders(authors, wanted, judges)
     seconds = time.perf_counter() - begin
-    summary = summarize(found)
-    table(f"{len(wanted)} sentences; {len(wanted) / seconds:.2f} a second", summary.to_dicts())
-    heavier = summarize(rewrite(authors, wanted, judges, SETTINGS.replace(lambda_policy=HEAVIER))[0])
-    table(f"the same with λ_policy = {HEAVIER:g}", heavier.to_dicts())
-
-    calls = (SETTINGS.iterations + 1) * SETTINGS.num_paths * (MAX_WORDS + 1)
-    half = wanted[:compared] + wanted[len(by_direction["negative"]) :][:compared]
-    rows = [
-        compare(authors, author, sentence, towards, found, lambda_path, calls)
-        for sentence, towards in half
-        for author in authors
-        for lambda_path in LAMBDAS
-    ]
-    beside = pl.DataFrame(rows)
-    shares = beside.group_by("author", "lambda_path", maintain_order=True).agg(
-        pl.col("ppr", "samples", "beam").mean(),
-        at_least_samples=(pl.col("ppr") >= pl.col("samples") - TOLERANCE).mean(),
-        at_least_beam=(pl.col("ppr") >= pl.col("beam") - TOLERANCE).mean(),
-        shortfall_samples=(pl.col("samples") - pl.col("ppr")).clip(0).mean(),
-        shortfall_beam=(pl.col("beam") - pl.col("ppr")).clip(0).mean(),
-        different=pl.col("text").n_unique() / pl.len(),
-        beam_different=pl.col("beam_text").n_unique() / pl.len(),
-        distance=pl.col("distance").mean(),
-        beam_distance=pl.col("beam_distance").mean(),
-        own=pl.col("own").mean(),
-        beam_own=pl.col("beam_own").mean(),
-        samples_s=pl.col("samples_s").median(),
-        beam_s=pl.col("beam_s").median(),
-    )
-    table(f"R, with {calls:,} steps of the language model each, {2 * compared} sentences", shares.to_dicts())
-    finish(
-        "text",
-        {
-            "corpora": {a.name: float(a.perplexity) for a in authors},
-            "sentences": len(wanted),
-            "sentences_per_second": len(wanted) / seconds,
-            "rejected": rejected,
-            "lambda_policy": SETTINGS.lambda_policy,
-            "summary": summary.to_dicts(),
-            "heavier_lambda_policy": HEAVIER,
-            "heavier": heavier.to_dicts(),
-            "language_model_steps": calls,
-            "sentences_compared": len(half),
-            "compared": shares.to_dicts(),
-            "beam_texts": beside.group_by("author", "lambda_path", maintain_order=True)
-            .agg(pl.col("beam_text").mode().sort().first())
-            .to_dicts(),
-            "at_least_samples": float((beside["ppr"] >= beside["samples"] - TOLERANCE).mean()),
-            "at_least_beam": float((beside["ppr"] >= beside["beam"] - TOLERANCE).mean()),
-            "perplexity": None if gguf is None else fluency(found, gguf),
-        },
-    )
-
-
-def compare(
-    authors: list[Any], author: Any, sentence: str, towards: Any, found: pl.DataFrame, lambda_path: float, calls: int
-) -> dict[str, Any]:
-    """R of the best rewriting by PPR, by samples and by beams, -inf where none has the wanted sentiment; and how far
-    PPR's and the beams' are, and whether they are likelier under their own author."""
-    task = text.task(author, sentence, towards=towards, max_words=MAX_WORDS)
-    config = SETTINGS.replace(lambda_path=lambda_path)
-    own = found.filter(sentence=sentence, author=author.name, lambda_path=lambda_path)
-    row = own.filter(status="reached_goal")
-    begin = time.perf_counter()
-    samples = float(best_of_samples(task, config, calls))
-    middle = time.perf_counter()
-    beam, tokens = max(
-        (beam_search(task, config, calls // len(JUDGED), weight) for weight in JUDGED), key=lambda found: found[0]
-    )
-    beam_s = time.perf_counter() - middle
-    original = task.env.original.symbols[0]
-    ended = np.array([task.env.num_tokens, *tokens, original[-1]])
-    beam_text = task.env.texts(Paths.from_lists([ended.tolist()]))[0]
-    likely = {a.name: float(text.log_probs(a, [beam_text])[0]) for a in authors}
-    return {
-        "author": author.name,
-        "lambda_path": lambda_path,
-        "ppr": row["reward"][0] if len(row) else -np.inf,
-        "samples": samples,
-        "beam": beam,
-        "text": own["recourse"][0],
-        "beam_text": beam_text,
-        "distance": own["distance"][0],
-        "beam_distance": int(edit_distance.levenshtein(original, ended)),
-        "own": summarize(own)["own"][0],
-        "beam_own": float(likely[author.name] >= max(likely.values())),
-        "samples_s": middle - begin,
-        "beam_s": beam_s,
+    if write is not None:
+        found.write_parquet(write)
+    first = found.unique(["number", "author"], keep="first", maintain_order=True)
+    figures: dict[str, Any] = {
+        "corpora": {author.name: float(author.perplexity) for author in authors},
+        "sentences": len(wanted),
+        "rejected": rejected,
+        "seconds_each": seconds / (len(wanted) * len(authors)),
+        "lambda_path": SETTINGS.lambda_path,
+        "lambda_policy": SETTINGS.lambda_policy,
+        "fewest_proved": float((first["fewest"] & (first["distance"] <= 2)).mean()),
+        "style_accuracy": graders.style.accuracy,
+        "originals": graders.perplexities([words for words, _ in wanted]),
+        "first": graders.summary(first),
+        "marked": graders.summary(found.filter("chosen")),
     }
+    table("first and marked points", [*figures["first"], *figures["marked"]])
+    if before is not None:
+        figures["before"] = graders.beside(pl.read_parquet(before), found)
+        table("beside another program", figures["before"])
+    some = wanted[:: -(-len(wanted) // compared)]
+    figures["compared"] = len(some)
+    figures["beside_beam"] = [
+        row for habit in ("regret", "link") for pair in PAIRS for row in beside_beam(authors, some, habit, pair)
+    ]
+    table("R beside a plain beam", figures["beside_beam"])
+    finish("text", figures)
 
 
-def best_of_samples(task: Any, config: Any, calls: int) -> jax.Array:
-    """R of the best of as many sentences, drawn from P_A, as take so many steps of the language model."""
-    original = task.env.original
-    rounds = calls // (config.num_paths * task.horizon)
-    return _samples(task, original.symbols[0], original.lengths[0], original.actions[0], config, rounds=rounds)
+class Graders:
+    """What the odd sentences of two corpora say of rewritings."""
+
+    def __init__(self, *sentences: Sequence[Sequence[str]], names: list[str], gguf: Path | None):
+        self.names = names
+        self.style = grading.style(*sentences)
+        self.model = grading.KneserNey([words for part in sentences for words in part])
+        self.large: Any = None
+        if gguf is not None:
+            from pprjax_envs.text.huggingface import LanguageModel
+
+            self.large = LanguageModel(
+                str(gguf.parent), gguf_file=gguf.name, start="<|endoftext|>"
+            )  # as it was trained
+
+    def perplexities(self, texts: Sequence[str]) -> dict[str, float]:
+        """The medians over the texts, as they are read, under each model that there is."""
+        read = [as_text(words_of(t)) for t in texts]
+        medians = {"trigrams": float(np.median([np.exp(-self.model.log_prob(words_of(t))) for t in read]))}
+        return medians if self.large is None else medians | {"SmolLM2": float(np.median(self.large.perplexity(read)))}
+
+    def own(self, rows: pl.DataFrame) -> np.ndarray:
+        """The probability that the classifier gives to the author of each rewriting."""
+        second = self.style.probs([words_of(t) for t in rows["recourse"]])
+        return np.where(rows["author"] == self.names[1], second, 1.0 - second)
+
+    def graded(self, rows: pl.DataFrame, judge: Any = TextBlob()) -> dict[str, np.ndarray]:
+        """float[N] of each grader, by its name."""
+        words = [words_of(t) for t in rows["recourse"]]
+        scores = judge(rows["recourse"].to_list())
+        reached = [judge.reached(x, towards) for x, towards in zip(scores, rows["towards"], strict=True)]
+        return {
+            "other judge": np.array(reached, float),
+            "own style": self.own(rows),
+            "log P of another model": np.array([self.model.log_prob(w) for w in words]),
+            "repeats a pair": np.array([grading.repeats(w) for w in words], float),
+        }
+
+    def summary(self, rows: pl.DataFrame) -> list[dict[str, Any]]:
+        """The means of all that is known of rewritings, of each author."""
+        means = []
+        for row in summarize(rows).iter_rows(named=True):
+            own = rows.filter(author=row["author"])
+            graded = {name: float(values.mean()) for name, values in self.graded(own).items()}
+            style = float((self.own(own) > 0.5).mean())
+            means.append(row | graded | {"style_share": style, **self.perplexities(own["recourse"].to_list())})
+        return means
+
+    def beside(self, before: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]:
+        """Every grader on both, at each λ_path of the other program; of ours the best of at most as many edits."""
+        rows = []
+        for (lambda_path,), theirs in before.group_by("lambda_path", maintain_order=True):
+            theirs = theirs.filter(pl.col("status") == "reached_goal").select(
+                "sentence", "author", "recourse", "towards", most="distance"
+            )
+            ours = (
+                found.rename({"sentence": "read", "typed": "sentence"})
+                .join(theirs.select("sentence", "author", "most"), on=["sentence", "author"])
+                .filter(pl.col("distance") <= pl.col("most"))
+                .unique(["sentence", "author"], keep="last", maintain_order=True)
+            )
+            theirs = ours.select("sentence", "author").join(
+                theirs, on=["sentence", "author"], how="left", maintain_order="left"
+            )
+            mine, other = self.graded(ours), self.graded(theirs)
+            edits = grading.compared(ours["distance"].to_list(), theirs["most"].to_list())
+            for name, figures in {"edits": edits, **{n: grading.compared(mine[n], other[n]) for n in mine}}.items():
+                rows.append({"lambda_path": lambda_path, "grader": name, "pairs": len(ours), **figures})
+        return rows
 
 
-@partial(jax.jit, static_argnames="rounds")
-def _samples(task, symbols, length, actions, config, *, rounds: int):
-    original = trace(task, symbols, length, jax.random.key(0), actions)
-
-    def draw(key):
-        lanes = Behaviour(
-            forced=jnp.full((config.num_paths, task.horizon), PAD),
-            explore=jnp.ones((config.num_paths, task.horizon), bool),
-            from_policy=jnp.ones(config.num_paths, bool),
-            uniform=jax.random.uniform(key, (config.num_paths, task.horizon)),
+def beside_beam(
+    authors: Sequence[Author], wanted: Sequence[tuple[str, Any]], habit: Any, pair: tuple[float, float]
+) -> list[dict[str, Any]]:
+    """R of the search at one pair of λ, and of a plain beam with as many calls of the language model and the judge."""
+    config = Config(habit=habit, lambda_path=pair[0], lambda_policy=pair[1])
+    rows = []
+    for author in authors:
+        tasks = [text.task(author, sentence, towards=towards) for sentence, towards in wanted]
+        aims = [(task, task.env.paths([sentence])) for task, (sentence, _) in zip(tasks, wanted, strict=True)]
+        mine, calls, seconds = (np.array(x) for x in zip(*(searched(*aim, config) for aim in aims), strict=True))
+        width = 8 * math.ceil(calls.max() / (8 * len(JUDGED) * (tasks[0].horizon - 1)))  # of one size: compiled once
+        theirs, beam_seconds = (np.array(x) for x in zip(*(beams(*aim, config, width) for aim in aims), strict=True))
+        rows.append(
+            {
+                "habit": habit,
+                "lambda_path": pair[0],
+                "lambda_policy": pair[1],
+                "author": author.name,
+                "R": float(mine.mean()),
+                "R_beam": float(theirs.mean()),
+                "at_least_beam": float((mine >= theirs - TOLERANCE).mean()),
+                "largest_shortfall": float((np.maximum(theirs - mine, 0.0) / np.abs(theirs)).max()),
+                "calls": float(calls.mean()),
+                "beam_calls": len(JUDGED) * (width * (tasks[0].horizon - 1) + 1),
+                "seconds": float(np.median(seconds)),
+                "beam_seconds": float(np.median(beam_seconds)),
+            }
         )
-        drawn = jax.vmap(lambda lane: rollout(task, original, lane, config, key))(lanes)
-        best = ranking.best_of(drawn)
-        return jnp.where(best.met, best.reward, -jnp.inf)
-
-    return jax.lax.map(draw, jax.random.split(jax.random.key(1), rounds)).max()
+    return rows
 
 
-def beam_search(task: Any, config: Any, calls: int, weight: float) -> tuple[float, list[int]]:
-    """R and tokens of the best sentence that a beam search ends, with so many steps of the language model.
-
-    A prefix is worth λ_policy·R_policy + λ_path / (m + 1), m the fewest edits with which a sentence that goes on from
-    it can end, and `weight` times the wanted sentiment that the judge finds in it. At each step every prefix that is
-    kept is also ended and judged.
-    """
-    width = calls // task.horizon
-    nodes = _roots(task, task.env.original.symbols[0], width)
-    alive, best, tokens = np.arange(width) == 0, -np.inf, []
-    for t in range(task.horizon):
-        if t:
-            reward, prefix = _ended(task, config, nodes, jnp.asarray(alive))
-            if reward > best:
-                best, tokens = float(reward), prefix[:t].tolist()
-        if t + 1 < task.horizon:
-            nodes, left = _grow(task, config, nodes, jnp.asarray(alive), weight)
-            alive = np.asarray(left)
-    return best, tokens
+def searched(task: Task, original: Paths, config: Config) -> tuple[float, int, float]:
+    """R of the search, its calls of the language model, and its seconds."""
+    begin = time.perf_counter()
+    options: dict[str, Any] = dict(wanted=Wanted(num_distances=task.horizon), calls=0, lambda_path=config.lambda_path)
+    points = search_points(task, original, config, **options)
+    value = points.best.value[0]
+    reward = (value + config.lambda_path / (1.0 + np.arange(len(value)))).max()
+    return float(reward), 1 + int(points.calls[0]) // 2, time.perf_counter() - begin  # each prefix is kept, and ended
 
 
-@partial(jax.jit, static_argnames="width")
-def _roots(task, original, width: int):
-    state = task.reset(jax.random.key(0))
-    column = edit_distance.append(edit_distance.start(original), edit_distance.matches(original, task.symbol(state)))
-    root = state, column, jnp.float32(0.0), original
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (width, *jnp.shape(x))), root)
-
-
-@jax.jit
-def _ended(task, config, nodes, alive):
-    """The best R of all these prefixes, each ended, and that prefix; the end is action 0."""
-
-    def one(state, column, habits, original):
-        ended, score, _ = task.step(jax.random.key(0), state, jnp.int32(0))
-        column = edit_distance.append(column, edit_distance.matches(original, state.offers[0]))
-        habits = habits + link(jnp.exp(state.log_probs[0]), task.params.size)
-        distance = edit_distance.distance(column, jnp.int32(len(original)))
-        lambdas = {"lambda_path": config.lambda_path, "lambda_policy": config.lambda_policy}
-        return jnp.where(ended.met, total(score, similarity(distance), habits, **lambdas), -jnp.inf)
-
-    rewards = jnp.where(alive, jax.vmap(one)(*nodes), -jnp.inf)
-    return jnp.max(rewards), nodes[0].prefix[jnp.argmax(rewards)]
-
-
-@jax.jit
-def _grow(task, config, nodes, alive, weight):
-    """The most promising prefixes that are one word longer."""
-    width = alive.shape[0]
-
-    def worth(state, column, habits, original):
-        def child(token, log_prob):
-            grown = edit_distance.append(column, edit_distance.matches(original, token))
-            smallest, _ = edit_distance.alignment(grown, original, jnp.int32(len(original)))
-            more = habits + link(jnp.exp(log_prob), task.params.size)
-            return config.lambda_policy * more + config.lambda_path * similarity(smallest)
-
-        _, score, _ = task.step(jax.random.key(0), state, jnp.int32(0))  # as if it ended here
-        allowed = task.available(state).at[0].set(False)
-        values = jax.vmap(child)(state.offers, state.log_probs) + weight * jnp.where(state.time > 0, score, 0.0)
-        return jnp.where(allowed, values, -jnp.inf)
-
-    def follow(state, column, habits, original, action):
-        token, log_prob = state.offers[action], state.log_probs[action]
-        column = edit_distance.append(column, edit_distance.matches(original, token))
-        after, _, _ = task.step(jax.random.key(0), state, action)
-        return after, column, habits + link(jnp.exp(log_prob), task.params.size), original
-
-    values = jnp.where(alive[:, None], jax.vmap(worth)(*nodes), -jnp.inf)
-    value, at = jax.lax.top_k(values.ravel(), width)
-    parents = jax.tree.map(lambda x: x[at // task.num_actions], nodes)
-    return jax.vmap(follow)(*parents, (at % task.num_actions).astype(jnp.int32)), jnp.isfinite(value)
-
-
-def fluency(found: pl.DataFrame, gguf: Path) -> dict[str, Any]:
-    """The median perplexity under an independent model: of the originals, and of each author's rewritings."""
-    from pprjax_envs.text.huggingface import LanguageModel
-
-    model = LanguageModel(str(gguf.parent), gguf_file=gguf.name, start="<|endoftext|>")  # as SmolLM2 was trained
-    figures = {"originals": float(np.median(model.perplexity(found["sentence"].unique(maintain_order=True).to_list())))}
-    for (name, lambda_path), rows in found.group_by("author", "lambda_path", maintain_order=True):
-        figures[f"{name}, λ_path {lambda_path:g}"] = float(np.median(model.perplexity(rows["recourse"].to_list())))
-    return figures
+def beams(task: Task, original: Paths, config: Config, width: int) -> tuple[float, float]:
+    """R of the better of two beams, and their seconds."""
+    begin = time.perf_counter()
+    reward = max(beam_search(task, original, config, width=width, weight=weight)[0] for weight in JUDGED)
+    return reward, time.perf_counter() - begin
 
 
 if __name__ == "__main__":

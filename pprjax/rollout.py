@@ -47,7 +47,7 @@ class Original:
 class Behaviour:
     """How one lane chooses its T actions, as data: the first of these that applies at step t."""
 
-    forced: jax.Array  # int32[T], this step (see `Task.steps_of`), if its action is available; PAD: none
+    forced: jax.Array  # int32[T], this action, if it is available; PAD: none
     explore: jax.Array  # bool[T], sample: by `uniform`, from P_A or evenly; else maximize the values
     from_policy: jax.Array  # bool[], sample from P_A rather than evenly
     uniform: jax.Array  # float[T], in [0, 1)
@@ -140,7 +140,6 @@ def rollout(
         if values is not None:
             q = jnp.where(available, values(observation, lane.position, t, row), -jnp.inf)
             action = jnp.where(explore, action, jnp.argmax(q).astype(jnp.int32))
-        forced = task.action_to(lane.state, forced)
         action = jnp.where((forced >= 0) & available[jnp.maximum(forced, 0)], forced, action)
 
         state, reward, terminated = task.step(jax.random.fold_in(key, t), lane.state, action)

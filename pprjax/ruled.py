@@ -24,7 +24,16 @@ from pprjax.policy import TablePolicy
 if TYPE_CHECKING:  # which imports this module
     from pprjax.task import Task
 
-OF_STATE = ("symbol", "available", "reached_goal", "is_terminated", "promise", "next_symbols", "action_to")
+OF_STATE = (
+    "symbol",
+    "available",
+    "reached_goal",
+    "is_terminated",
+    "promise",
+    "next_promise",
+    "next_symbols",
+    "end_action",
+)
 """What a world may be asked about a state, its first argument."""
 
 OF_WORLD = ("num_actions", "default_params", "goal_bound", "action_set_size")

@@ -14,7 +14,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.constraints import Constraints
 from pprjax.goals import Condition, Goal, Outcome
-from pprjax.paths import PAD
 from pprjax.policy import Carry, Policy, TablePolicy
 from pprjax.reward import Habit, link, regret
 from pprjax.ruled import RuledWorld, own_state, without_rules
@@ -40,8 +39,11 @@ class World(Protocol):
     # def state_id(self, state, params) -> int32[] in [0, num_states): finite worlds only, with
     # num_states: int. It gives tables, exact counts and certificates. Time is no part of it.
     # def reached_goal(self, state, params) -> bool[]: default natural termination.
-    # def action_to(self, state, symbol, params) -> int32[]: the action that leads to this symbol, PAD where none does.
-    # For worlds where an action means something else after other symbols: there, symbols are what is followed.
+    # Of a search: def next_symbols(self, state, params) -> int32[A]: the symbols that the actions lead to.
+    # def promise(self, state, params) -> float[]: how good a prefix looks; next_promise(self, state, params) ->
+    # float[A]: how good it may look after each action.
+    # def goal_bound(self, params) -> float[]: the most R_goal that may still come.
+    # def end_action(self, state, params) -> int32[]: the action that ends a path, PAD where none does.
     # def action_set_size(self, params) -> int32[]: A of Eq. 4, where only some of the agent's actions are offered.
     # def encoder(self, width) -> a Flax module that reads an observation for the Q-network, see `learn.networks`.
     # deterministic: bool, True where the world never rolls dice: it may then be certified, and searched.
@@ -205,17 +207,6 @@ class Task:
         states = jax.vmap(lambda i: own.env.state_from_id(i, self.params))(jnp.arange(own.env.num_states))
         after = jax.vmap(own.symbol)(states)
         return allowed & ~(astray(after) & (probs[own.state_id(own_state(state))] > 0)).any(-1)
-
-    def steps_of(self, symbols: Int[Array, " T+1"], actions: Int[Array, " T"]) -> Int[Array, " T"]:
-        """What a lane is told that should go a path's way: its actions, or in a world that has `action_to` the symbols
-        that they lead to."""
-        return jnp.where(actions == PAD, PAD, symbols[..., 1:]) if hasattr(self.env, "action_to") else actions
-
-    def action_to(self, state: State, step: Int[Array, ""]) -> Int[Array, ""]:
-        """The action of one of `steps_of` in this state; PAD for PAD, and where none leads there."""
-        if not hasattr(self.env, "action_to"):
-            return step
-        return jnp.where(step == PAD, PAD, self.env.action_to(state, step, self.params))
 
     def available_table(self) -> Bool[Array, "S A"] | None:
         """`available` of all states, where constraints make it costly and a table is possible; else None."""

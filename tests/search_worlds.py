@@ -22,7 +22,7 @@ class Votes:
     weights: jax.Array  # float[L, V + 1, V, 2]
 
     def init(self):
-        return jnp.zeros(2), jnp.int32(0), jnp.int32(V)
+        return jnp.zeros(2), jnp.int32(0), jnp.int32(self.weights.shape[2])
 
     def step(self, carry, symbol):
         votes, place, before = carry
@@ -39,14 +39,15 @@ class Chain:
     logits: jax.Array  # float[V + 1, V + 1, V]
 
     def init(self):
-        return jnp.int32(V)
+        return jnp.int32(self.logits.shape[2])
 
     def step(self, carry, state):
         return state.symbol, jax.nn.log_softmax(self.logits[carry, state.symbol])
 
 
-def sequences(seed, scale=2.0):
+def sequences(seed, scale=2.0, num_symbols=V):
     rng = np.random.default_rng(seed)
-    judge = Votes(jnp.asarray(scale * rng.standard_normal((L, V + 1, V, 2)), jnp.float32))
-    agent = Chain(jnp.asarray(1.5 * rng.standard_normal((V + 1, V + 1, V)), jnp.float32))
-    return pprjax.Task(SequenceEnv(judge, 1, num_symbols=V, length=L), agent, goal=class_is(1))
+    room = num_symbols + 1
+    judge = Votes(jnp.asarray(scale * rng.standard_normal((L, room, num_symbols, 2)), jnp.float32))
+    agent = Chain(jnp.asarray(1.5 * rng.standard_normal((room, room, num_symbols)), jnp.float32))
+    return pprjax.Task(SequenceEnv(judge, 1, num_symbols=num_symbols, length=L), agent, goal=class_is(1))

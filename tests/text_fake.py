@@ -29,6 +29,7 @@ class Letters:
     """One letter a token."""
 
     num_tokens, end = V, 0
+    written = np.arange(V) > 0
 
     def tokens_of(self, sentence):
         return np.array([1 + WORDS.index(letter) for letter in sentence.lower()], np.int32)
@@ -55,6 +56,7 @@ def chain(seed):
     return Chain(jnp.asarray(np.random.default_rng(seed).standard_normal((V + 1, V)), jnp.float32))
 
 
-def world(seed=0, sentence="aca", **options):
-    settings = dict(judge=Likes(), max_words=3, num_best=2) | options
-    return pprjax.Task(text.TextEnv(chain(seed), Letters(), sentence, **settings), text.Offered(), goal=pprjax.reached)
+def world(seed=0, **options):
+    return pprjax.Task(
+        text.TextEnv(Letters(), **dict(judge=Likes(), max_words=3) | options), chain(seed), goal=pprjax.reached
+    )

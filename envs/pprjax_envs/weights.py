@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-FORMAT = 2
+FORMAT = 3
 """Part of every hash: raised when networks or training change, so that older weights are left alone."""
 
 

@@ -81,7 +81,7 @@ def behaviours(
     and so does an eighth that would sample P_A.
 
     Args:
-        original: the steps of τ₀, see `Task.steps_of`, PAD after its end.
+        original: the actions of τ₀, PAD after its end.
         best: those of the best path so far, or for each lane those of another good one.
         eps: ε of this iteration.
         iteration: its number.

@@ -141,9 +141,9 @@ def explore(
     key_lanes, key_paths = jax.random.split(key)
     harvest = iteration == config.iterations
     eps = jnp.where(harvest, config.epsilon_end, exploration.epsilon(config, iteration))
-    own, best = _known(task, original, state)
+    own, best = original.actions, state.best.actions
     if state.ladder is not None:
-        best = _rungs(task, state.ladder, best, jax.random.fold_in(key_lanes, 2), config.num_paths)
+        best = _rungs(state.ladder, best, jax.random.fold_in(key_lanes, 2), config.num_paths)
     behaviour = exploration.behaviours(config, key_lanes, own, best, eps, iteration)
     greedy = Behaviour(
         forced=jnp.full(task.horizon, PAD, jnp.int32),
@@ -159,22 +159,12 @@ def explore(
     return sample_paths(task, original, config, state, behaviour, keys, bonus)
 
 
-def _known(task: Task, original: Original, state: LearnerState) -> tuple[Int[Array, " T"], Int[Array, " T"]]:
-    """The steps of the original and of the best path so far."""
-    missing = max(task.horizon + 1 - original.symbols.shape[0], 0)
-    symbols = jnp.pad(original.symbols, (0, missing), constant_values=PAD)[: task.horizon + 1]
-    return task.steps_of(symbols, original.actions), task.steps_of(state.best.symbols, state.best.actions)
-
-
-def _rungs(task: Task, found: Ladder, best: Int[Array, " T"], key: jax.Array, num_paths: int) -> Int[Array, "b T"]:
-    """For each of b lanes the steps of some rung of the ladder; those of the best path as long as there is no rung."""
+def _rungs(found: Ladder, best: Int[Array, " T"], key: jax.Array, num_paths: int) -> Int[Array, "b T"]:
+    """For each of b lanes the actions of some rung of the ladder; those of the best path while there is no rung."""
     there = found.first > -jnp.inf
     rung = jax.random.categorical(key, jnp.where(there, 0.0, -jnp.inf), shape=(num_paths,))
-    symbols, actions = found.symbols, found.actions
-    if found.min_distance is not None:
-        symbols, actions = symbols[:, 0], actions[:, 0]
-    steps = task.steps_of(symbols[rung], actions[rung])
-    return jnp.where(there.any(), steps, best)
+    actions = found.actions if found.min_distance is None else found.actions[:, 0]
+    return jnp.where(there.any(), actions[rung], best)
 
 
 def climb(found: Ladder, config: Config, lanes: Trajectory) -> Ladder:

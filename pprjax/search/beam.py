@@ -3,7 +3,8 @@
 The children of a layer are sorted into strata by m, the fewest edits that a path through them may end with. Each
 stratum keeps its best `width` by v; places that a stratum leaves free go to the others, evenly. Where one λ_path is
 asked for, half of the places go to the best by R, whatever their stratum. What is dropped leaves its bound, so that the
-best path for e edits is proved where no dropped child could have led to a better one.
+best path for e edits is proved where no dropped child could have led to a better one. Where a world tells its
+`end_action`, each node is also ended.
 
 Where the world tells the symbols that may follow, children are ranked by what their parents promise, and only the
 first `breadth` times as many as are kept take a step. These are ranked again, by what they promise themselves.
@@ -12,7 +13,7 @@ first `breadth` times as many as are kept take a step. These are ranked again, b
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,12 @@ from jaxtyping import Array, Bool, Float, Int
 from pprjax.ladder import Ladder
 from pprjax.search import nodes as layers
 from pprjax.search.nodes import Children, Edges, Nodes, Search
+
+CANDIDATES = 4
+"""Children of a node that lead to symbols which τ₀ lacks, for each place of a stratum: more are not ranked."""
+
+NEAR = 1e6
+"""What puts the symbols of τ₀ before all others; in nats, more than any path is charged."""
 
 
 class Shape(NamedTuple):
@@ -37,6 +44,11 @@ class Shape(NamedTuple):
     def room(self) -> int:
         """Nodes of a layer."""
         return self.num_distances * self.width
+
+    @property
+    def candidates(self) -> int:
+        """Children of a node that are ranked, beside those that lead to symbols of τ₀."""
+        return CANDIDATES * self.width
 
 
 @struct.dataclass
@@ -81,15 +93,19 @@ def search_beam(search: Search, best: Ladder, shape: Shape) -> Beam:
 
 def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: Shape) -> tuple[Nodes, Beam]:
     """The nodes of the next layer, as many as there is room for, and what is known with them."""
-    children = layers.expand(search, nodes)
-    best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
-    edges, dropped = _every(children), beam.dropped
+    best, children, calls = _opened(search, nodes, beam, t)
+    dropped = beam.dropped
     if search.knows_next:  # what is dropped need not be stepped
-        promise = search.promise(nodes)
-        ranked = _by_parents(search, nodes, children, promise)
+        promise = search.next_promise(nodes)
+        value = search.value(nodes.goal[:, None], children.charged)
+        edges, left = _foremost(search, best, children, value + promise, shape.candidates)
+        at = edges.parent, edges.action
+        ranked = Ranked(value[at], promise[at], children.smallest[at], children.bound[at], edges.there)
         order, kept, lost = _strata(search, best, ranked, shape.weights, shape.breadth * shape.room)
         edges = Edges(parent=edges.parent[order], action=edges.action[order], there=kept)
-        dropped = _also(dropped, lost, promise)
+        dropped = _also(dropped, jnp.maximum(left, lost), promise)
+    else:
+        edges = _every(children)
     longer = layers.step(search, nodes, children, edges, t)
     best = layers.record(search, best, longer)
     if len(edges.there) > shape.room:
@@ -98,14 +114,15 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: S
         order, kept, lost = _strata(search, best, ranked, shape.weights, shape.room)
         longer = replace(jax.tree.map(lambda x: x[order], longer), alive=kept)
         dropped = _also(dropped, lost, promise)
-    return longer, Beam(best=best, dropped=dropped, calls=beam.calls + edges.there.sum())
+    return longer, Beam(best=best, dropped=dropped, calls=calls + edges.there.sum())
 
 
 def _last(search: Search, nodes: Nodes, beam: Beam, shape: Shape) -> Beam:
     """The last layer: every child is a complete path, so all that may matter are looked at, the best bounds first."""
-    children = layers.expand(search, nodes, last=True)
-    best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
-    edges, bound, smallest = _every(children), children.bound.ravel(), children.smallest.ravel()
+    t = search.task.horizon - 1
+    best, children, calls = _opened(search, nodes, beam, t, last=True)
+    edges, lost = _foremost(search, best, children, children.bound, shape.candidates)
+    bound, smallest = (x[edges.parent, edges.action] for x in (children.bound, children.smallest))
     ranked = Ranked(bound, jnp.zeros_like(bound), smallest, bound, edges.there)
     order, there, _ = _strata(search, best, ranked, (0.0,), len(bound))
     edges = Edges(parent=edges.parent[order], action=edges.action[order], there=there)
@@ -119,12 +136,53 @@ def _last(search: Search, nodes: Nodes, beam: Beam, shape: Shape) -> Beam:
         best, calls, i = carried
         at = i * shape.room + jnp.arange(shape.room)
         now = replace(jax.tree.map(lambda x: x[at], edges), there=left(best, i)[at])
-        best = layers.record(search, best, layers.step(search, nodes, children, now, search.task.horizon - 1))
+        best = layers.record(search, best, layers.step(search, nodes, children, now, t))
         return best, calls + now.there.sum(), i + 1
 
-    start = best, beam.calls, jnp.int32(0)
+    start = best, calls, jnp.int32(0)
     best, calls, _ = jax.lax.while_loop(lambda carried: left(carried[0], carried[2]).any(), look, start)
-    return Beam(best=best, dropped=beam.dropped, calls=calls)
+    return Beam(best=best, dropped=jnp.maximum(beam.dropped, lost), calls=calls)
+
+
+def _opened(
+    search: Search, nodes: Nodes, beam: Beam, t: Any, *, last: bool = False
+) -> tuple[Ladder, Children, Int[Array, ""]]:
+    """The best paths after those that end in these nodes, the children, and the steps of the world so far.
+
+    Args:
+        last: with every action a path is complete.
+    """
+    children = layers.expand(search, nodes, last=last)
+    best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
+    if not search.tells_end:
+        return best, children, beam.calls
+    ends, children = layers.ended(search, nodes, children, t)
+    return layers.record(search, best, ends), children, beam.calls + ends.complete.sum()
+
+
+def _foremost(
+    search: Search, best: Ladder, children: Children, value: Float[Array, "N A"], candidates: int
+) -> tuple[Edges, Float[Array, " E"]]:
+    """The children that may be kept: of a large alphabet those with a symbol of τ₀ and the best others of each node, by
+    value. And the bounds of the rest, as `_strata` has them.
+
+    The others of a node are of one stratum.
+    """
+    size, num_actions = children.available.shape
+    nothing = jnp.full(len(best.value), -jnp.inf, value.dtype)
+    count = candidates + len(search.original.symbols)
+    if count >= num_actions:
+        return _every(children), nothing
+    near = children.smallest < children.smallest.max(-1, keepdims=True)
+    rank = jnp.where(children.available, value + jnp.where(near, NEAR, 0.0), -jnp.inf)
+    likely, action = jax.lax.top_k(rank, count)
+    parent = jnp.repeat(jnp.arange(size), count)
+    edges = Edges(parent=parent, action=action.ravel(), there=jnp.isfinite(likely).ravel())
+    left = children.available.at[parent, edges.action].set(False)
+    bound = jnp.max(children.bound, axis=-1, where=left, initial=-jnp.inf)
+    smallest = jnp.min(children.smallest, axis=-1, where=left, initial=len(best.value))
+    lost = jnp.where(search.matters(best.value, bound, smallest), bound, -jnp.inf)
+    return edges, nothing.at[smallest].max(lost, mode="drop")
 
 
 def _every(children: Children) -> Edges:
@@ -133,18 +191,7 @@ def _every(children: Children) -> Edges:
     return Edges(parent=parent, action=action, there=children.available.ravel())
 
 
-def _by_parents(search: Search, nodes: Nodes, children: Children, promise: Float[Array, " N"]) -> Ranked:
-    """All children, which promise what their parents do."""
-    return Ranked(
-        value=search.value(nodes.goal[:, None], children.charged).ravel(),
-        promise=jnp.repeat(promise, children.available.shape[1]),
-        smallest=children.smallest.ravel(),
-        bound=children.bound.ravel(),
-        there=children.available.ravel(),
-    )
-
-
-def _also(dropped: Float[Array, " E"], lost: Float[Array, " E"], promise: Float[Array, " N"]) -> Float[Array, " E"]:
+def _also(dropped: Float[Array, " E"], lost: Float[Array, " E"], promise: Float[Array, "*N"]) -> Float[Array, " E"]:
     """The largest bounds with those of more dropped children; NaN where a promise is."""
     return jnp.where(jnp.isnan(promise).any(), jnp.nan, jnp.maximum(dropped, lost))
 
@@ -169,12 +216,13 @@ def _strata(
         by_worth = [_places(worth + weight * ranked.promise, any_stratum, num_distances) for weight in weights]
         places += [place // num_distances for place in by_worth]
     place = jnp.where(hopeful, jnp.stack(places).min(0), size)
-    order = jnp.lexsort((stratum, place))
-    kept = hopeful[order] & (jnp.arange(size) < room)
-    lost = jnp.where(hopeful[order] & ~kept, ranked.bound[order], -jnp.inf)
-    dropped = jnp.full(num_distances + 1, -jnp.inf, lost.dtype).at[stratum[order]].max(lost)[:-1]
-    short = max(0, room - size)
-    return jnp.pad(order[:room], (0, short)), jnp.pad(kept[:room], (0, short)), dropped
+    turn = jnp.minimum(place, room) * (num_distances + 1) + stratum
+    first, order = jax.lax.top_k(jnp.where(hopeful, -turn.astype(jnp.float32), -jnp.inf), min(room, size))
+    kept = jnp.isfinite(first)
+    lost = jnp.where(hopeful.at[order].set(False), ranked.bound, -jnp.inf)
+    dropped = jnp.full(num_distances + 1, -jnp.inf, lost.dtype).at[stratum].max(lost)[:-1]
+    short = room - len(order)
+    return jnp.pad(order, (0, short)), jnp.pad(kept, (0, short)), dropped
 
 
 def _places(value: Float[Array, " M"], stratum: Int[Array, " M"], num_distances: int) -> Int[Array, " M"]:

@@ -28,6 +28,9 @@ from pprjax.paths import PAD
 from pprjax.rollout import Original
 from pprjax.task import Task
 
+STRANGE = PAD - 1
+"""A symbol that no path has, and no padding either."""
+
 
 def provable(task: Task, config: Config) -> bool:
     """Whether v is bounded after a prefix: the world says what R_goal may still come, and habits never pay."""
@@ -47,6 +50,11 @@ class Search:
     def knows_next(self) -> bool:
         """Whether the world tells the symbols that may follow before a step is taken."""
         return hasattr(self.task.env, "next_symbols")
+
+    @property
+    def tells_end(self) -> bool:
+        """Whether the world tells which action ends a path."""
+        return hasattr(self.task.env, "end_action")
 
     @property
     def goal_bound(self) -> Float[Array, ""]:
@@ -74,6 +82,17 @@ class Search:
         smallest, _ = edit_distance.alignment(column, original.symbols, original.length, self.config.costs)
         return jnp.rint(smallest).astype(jnp.int32)
 
+    def smallest_after(self, column: Any, symbols: Int[Array, " A"]) -> Int[Array, " A"]:
+        """m after each of these symbols. All that τ₀ lacks are as good as one another, so they are counted once."""
+        own = self.original.symbols
+        size = len(own)
+        if len(symbols) <= size + 1:
+            return jax.vmap(lambda symbol: self.smallest(self.longer(column, symbol)))(symbols)
+        here = symbols[:, None] == own
+        place = jnp.where(here.any(1), jnp.argmax(here, axis=1), size)
+        kinds = jnp.append(own, STRANGE)
+        return jax.vmap(lambda symbol: self.smallest(self.longer(column, symbol)))(kinds)[place]
+
     def value(self, goal: Array, charged: Array) -> Array:
         """v = R_goal + λ_policy·R_policy."""
         return goal + self.config.lambda_policy * charged
@@ -98,6 +117,13 @@ class Search:
             return jnp.zeros_like(nodes.goal)
         opinions = jax.vmap(lambda state: self.task.env.promise(state, self.task.params))(nodes.state)
         return jnp.where(nodes.alive, opinions, 0.0)
+
+    def next_promise(self, nodes: Nodes) -> Float[Array, "N A"]:
+        """Its guess of each child's promise before the step; the node's own, where it does not guess."""
+        if not hasattr(self.task.env, "next_promise"):
+            return jnp.broadcast_to(self.promise(nodes)[:, None], (len(nodes.alive), self.task.num_actions))
+        guesses = jax.vmap(lambda state: self.task.env.next_promise(state, self.task.params))(nodes.state)
+        return jnp.where(nodes.alive[:, None], guesses, 0.0)
 
 
 @struct.dataclass
@@ -177,9 +203,7 @@ def expand(search: Search, nodes: Nodes, *, last: bool = False) -> Children:
         charged = node.charged + task.habits(node.state, log_probs, search.config.habit)
         smallest = jnp.full(task.num_actions, node.smallest)
         if search.knows_next:
-            symbols = task.env.next_symbols(node.state, task.params)
-            columns = jax.vmap(lambda symbol: search.longer(node.column, symbol))(symbols)
-            smallest = jax.vmap(search.smallest)(columns)
+            smallest = search.smallest_after(node.column, task.env.next_symbols(node.state, task.params))
         return Children(
             carry=carry,
             available=task.available(node.state) & node.alive,
@@ -220,6 +244,18 @@ def step(search: Search, nodes: Nodes, children: Children, edges: Edges, t: Int[
         )
 
     return jax.vmap(one)(edges)
+
+
+def ended(search: Search, nodes: Nodes, children: Children, t: Int[Array, ""] | int) -> tuple[Nodes, Children]:
+    """The nodes ended by the world's `end_action`, where it has one, and the children that are left to be ranked.
+
+    An end is a path: it is taken from every node, however unlikely it is there.
+    """
+    size, num_actions = children.available.shape
+    end = jax.vmap(lambda state: search.task.env.end_action(state, search.task.params))(nodes.state)
+    is_end = jnp.arange(num_actions) == end[:, None]
+    edges = Edges(parent=jnp.arange(size), action=jnp.maximum(end, 0), there=(children.available & is_end).any(1))
+    return step(search, nodes, children, edges, t), replace(children, available=children.available & ~is_end)
 
 
 def dead_ends(nodes: Nodes, children: Children) -> Nodes:

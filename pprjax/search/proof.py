@@ -22,7 +22,10 @@ from pprjax.search import nodes as layers
 from pprjax.search.nodes import Children, Edges, Nodes, Search
 
 BLOCK = 1024
-"""Prefixes that take a step side by side."""
+"""Prefixes that take a step side by side, at most."""
+
+CHILDREN = 2**22
+"""Children that they may have together."""
 
 
 class Proof(NamedTuple):
@@ -60,9 +63,10 @@ def prove(search: Search, best: Ladder, *, calls: int, block: int = BLOCK) -> Pr
         search: of a world with a `goal_bound`, with habits that are charged as regret.
         best: what a beam found.
         calls: steps of the world at most, roughly: the last block is finished.
-        block: prefixes that take a step side by side.
+        block: prefixes that take a step side by side; fewer where there are many actions.
     """
     last = len(best.value) - 1
+    block = max(1, min(block, CHILDREN // search.task.num_actions))
     unseen, used = [], 0
     for most in range(last + 1) if search.lambda_path is None else [last]:
         best, left, count, complete = _pass(search, best, most, calls - used, block)
@@ -114,7 +118,7 @@ def _opened(search: Search, best: Ladder, nodes: Nodes, t: int) -> tuple[Ladder,
     those that may have the largest R first, for the frontier those of the fewest edits, and of these the best."""
     best, children = _expanded(search, best, nodes)
     there, bound, smallest = map(np.asarray, (children.available, children.bound, children.smallest))
-    parent, action = np.nonzero(there)
+    parent, action = np.nonzero(there & search.matters(np.asarray(best.value), bound, smallest))
     bound, smallest = bound[parent, action], smallest[parent, action]
     if search.lambda_path is None:
         order = np.lexsort((-bound, smallest))

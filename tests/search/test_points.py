@@ -1,5 +1,6 @@
 """Search against every path there is: its points are paths, its bounds hold, and what it calls proved is."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from pprjax_envs import SequenceEnv, TabularMDP
 from search_worlds import ALL, L, Votes, sequences
 
 import pprjax
+from pprjax import edit_distance, ladder
 from pprjax.ladder import Wanted
-from pprjax.search import points
-from pprjax.search.nodes import needed, needed_beside
+from pprjax.rollout import trace
+from pprjax.search import beam, points
+from pprjax.search.nodes import Children, Search, needed, needed_beside
 from pprjax.search.points import search_points
 
 ROOMY = 21  # for each of 12 distances: room for all paths of a small world, at most 3^5
@@ -215,3 +218,42 @@ def test_a_world_that_contradicts_itself_is_told():
         task = optimist(**says)
         with pytest.raises(ValueError, match=message):
             pprjax.frontier(task, task.env.paths(originals), config)
+
+
+def test_of_a_large_alphabet_the_children_that_may_be_kept_are_candidates():
+    """Of each node the likeliest of each number of edits, since places go by numbers of edits; the rest is lost with
+    its bound."""
+    rng, room, num_actions = np.random.default_rng(0), 6, 40
+    task = sequences(0, num_symbols=num_actions)
+    search = Search(task, trace(task, jnp.array([40, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0)), pprjax.Config())
+    charged = -rng.exponential(size=(3, num_actions)).astype(np.float32)
+    smallest = np.full((3, num_actions), [[1], [2], [3]])
+    smallest[:, [0, 1, 3]] -= [[0, 1, 1], [1, 2, 0], [2, 1, 1]]
+    available = rng.random((3, num_actions)) < 0.9
+    children = Children((), *map(jnp.asarray, (available, charged, charged, smallest, 1.0 + charged)))
+    best = ladder.empty(task, Wanted(num_distances=L + 1))
+    edges, lost = beam._foremost(search, best, children, children.charged, room)
+    chosen = np.zeros_like(available)
+    chosen[np.asarray(edges.parent)[edges.there], np.asarray(edges.action)[edges.there]] = True
+    assert chosen.sum() == edges.there.sum() <= 3 * (room + L + 1) and not (chosen & ~available).any()
+    for node in range(3):
+        for m in range(L + 1):
+            own = np.flatnonzero(available[node] & (smallest[node] == m))
+            assert chosen[node, own[np.argsort(-charged[node, own])[:room]]].all()
+    left = available & ~chosen
+    expected = [max(1.0 + charged[left & (smallest == m)], default=-np.inf) for m in range(L + 1)]
+    np.testing.assert_allclose(lost, expected)
+
+
+def test_the_symbols_that_the_original_lacks_are_counted_once():
+    rng = np.random.default_rng(0)
+    task = sequences(0, num_symbols=40)
+    original = trace(task, jnp.array([40, 3, 1, 3, -1]), jnp.int32(4), jax.random.key(0))
+    search = Search(task, original, pprjax.Config())
+    for size in range(4):
+        column = edit_distance.start(original.symbols)
+        for symbol in rng.integers(0, 6, size):
+            column = search.longer(column, jnp.int32(symbol))
+        symbols = jnp.arange(40)
+        each = [int(search.smallest(search.longer(column, symbol))) for symbol in symbols]
+        assert search.smallest_after(column, symbols).tolist() == each

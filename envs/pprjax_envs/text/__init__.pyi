@@ -17,8 +17,6 @@ from .agents import trained as trained
 from .training import Training as Training
 from .transformer import Architecture as Architecture
 from .world import Alphabet as Alphabet
-from .world import Offered as Offered
-from .world import Reading as Reading
 from .world import TextEnv as TextEnv
 from .world import TextParams as TextParams
 from .world import TextState as TextState

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from pprjax.config import Config, check_config
-from pprjax_envs.text.settings import LAMBDAS, MAX_WORDS, NUM_OFFERED, PAPER, SETTINGS
+from pprjax.reward import Habit
+from pprjax_envs.text.settings import MAX_WORDS, PAPER, SETTINGS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,17 +35,19 @@ def main(
     model: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=FOLDER")] = (),
     judge: str = "vader",
     towards: Literal["positive", "negative"] | None = None,
-    lambdas: tuple[float, ...] = LAMBDAS,
+    lambdas: tuple[float, ...] = (),
+    lambda_path: float = SETTINGS.lambda_path,
+    lambda_policy: float = SETTINGS.lambda_policy,
+    habit: Habit = SETTINGS.habit,
     max_words: int = MAX_WORDS,
-    num_offered: int = NUM_OFFERED,
     seed: int = 0,
     cache: Path | None = None,
-    config: tyro.conf.OmitArgPrefixes[Config] = SETTINGS,
 ) -> None:
     """Rewrite sentences so that they sound positive, or negative, as each of two authors would.
 
-    Without a sentence it takes the six of the paper. Prints every rewriting with its edits marked; for a file, only
-    means. Writes recourse.parquet, recourse.jsonl and summary.json.
+    Without a sentence it takes the six of the paper. Prints a ladder for each sentence and author: with each further
+    edit that buys something, the best rewriting, its edits marked; for a file, only means. Writes recourse.parquet,
+    recourse.jsonl and summary.json.
 
     Args:
         sentence: the sentence to rewrite.
@@ -55,17 +58,20 @@ def main(
         judge: whose sentiment is wanted: vader, textblob, or the folder of a Hugging Face classifier. The table also
             shows a judge that was not asked.
         towards: the wanted sentiment; default: the opposite of the sentence's own, and positive for a neutral one.
-        lambdas: values of λ_path, each of which gives a rewriting; they replace config's.
+        lambdas: show the best rewriting at each of these λ_path, and not the ladder.
+        lambda_path: the λ_path at which a point of the ladder is marked: the weight of closeness.
+        lambda_policy: the weight of the author's habits, beside the judge's score.
+        habit: "regret", how much less likely a word is than the author's favourite; or "link", Eq. 4 of the paper.
         max_words: the largest number of words of a rewriting.
-        num_offered: how many of the author's likeliest next words are tried at each step.
-        seed: for the models and the training.
+        seed: for the training.
         cache: the folder where trained models are kept; default $PPRJAX_CACHE, or pprjax in the user's cache folder.
-        config: every other knob of Algorithm 1.
     """
     started = time.perf_counter()
     from pprjax.io import output_folder, replacing, write_json, write_table
 
-    _check(lambdas, max_words, num_offered, config)  # before minutes of training
+    config = Config(lambda_path=lambda_path, lambda_policy=lambda_policy, habit=habit)
+    _check(lambdas, max_words)  # before minutes of training
+    check_config(config, 1)
     folder = output_folder(out)
     wanted = _sentences(sentence, input, towards)
     if sentence is not None:
@@ -74,22 +80,21 @@ def main(
     from rich.console import Console
 
     from pprjax.timing import compile_seconds
-    from pprjax_envs.text.experiment import rewrite, summarize
+    from pprjax_envs.text.experiment import at, ladders, summarize
 
     console = Console()
     judges = _judges(judge)
     authors = _authors(corpus, model, seed, cache, console)
     trained = time.perf_counter()
     with compile_seconds() as compiling:
-        table, rejected = rewrite(
-            authors, wanted, judges, config, lambdas, max_words=max_words, num_offered=num_offered, seed=seed
-        )
+        table, rejected = ladders(authors, wanted, judges, config, max_words=max_words)
     seconds = time.perf_counter() - trained
+    table = at(table, lambdas) if lambdas and len(table) else table
     write_table(table, folder / "recourse.parquet")
     with replacing(folder / "recourse.jsonl") as aside:
         table.write_ndjson(aside)
-    done = len(wanted) - len(rejected)
-    summary = summarize(table) if done else None
+    done = table["number"].n_unique() if len(table) else 0
+    summary = summarize(table, *(["lambda_path"] if lambdas else [])) if done else None
     write_json(
         {
             "authors": [author.name for author in authors],
@@ -111,7 +116,7 @@ def main(
     _print_rejected(console, rejected)
     console.print(
         f"{done} sentence{'s' * (done != 1)}, {seconds:.0f} s, of which {compiling.seconds:.0f} s compiling: "
-        f"{done / seconds:.2f} sentences/s, each for {len(authors)} authors and {len(lambdas)} λ_path. "
+        f"{done / seconds:.2f} sentences/s, each for {len(authors)} author{'s' * (len(authors) != 1)}. "
         f"Written to {folder}: recourse.parquet, recourse.jsonl, summary.json.",
         soft_wrap=True,
     )
@@ -127,11 +132,15 @@ def _print_rewritings(console: Console, table: pl.DataFrame, authors: list[str],
 
     for direction in table["towards"].unique(maintain_order=True):
         console.print(tables.rewritings(table.filter(towards=direction), authors, judges))
+    for note in tables.notes(table):
+        console.print(note, soft_wrap=True, markup=False)
     console.print(
         "Each sentence first as it is, then rewritten: as it reads, and with its edits, -deleted and +inserted. "
-        "d counts edited words; a comma is one. R is Eq. 5. The judges say 0 where all is negative, 0.5 where all is "
+        "d counts edited words; a comma is one. A further edit stands there only where it buys something: conviction "
+        "of the judge, or the author's habits. → is the best at --lambda-path. "
+        "The judges say 0 where all is negative, 0.5 where all is "
         f"neutral and 1 where all is positive. {judges.asked.name} was asked, {judges.other.name} was not; ! is where "
-        "a judge does not find the wanted sentiment. log P says how likely each author is to write the whole sentence."
+        "a judge does not find the wanted sentiment. log P says how likely each author is to write a word of it."
     )
 
 
@@ -141,28 +150,23 @@ def _print_means(console: Console, summary: pl.DataFrame, judges: Judges) -> Non
     console.print(tables.means(summary, judges))
     console.print(
         f"{judges.asked.name} and {judges.other.name}: where they find the wanted sentiment; only {judges.asked.name} "
-        "was asked. d: edited words. It can't fall as λ_path falls, since the best at each λ_path is chosen from what "
-        "was found at any; d alone is of what the search at that λ_path found by itself. s_policy: log P of a word "
-        "under the author. own voice: likelier under its author than under every other."
+        "was asked. d: edited words. s_policy: log P of a word under the author. own voice: likelier under its author "
+        "than under every other."
     )
 
 
-def _check(lambdas: Sequence[float], max_words: int, num_offered: int, config: Config) -> None:
+def _check(lambdas: Sequence[float], max_words: int) -> None:
     bad = [x for x in lambdas if not 0 <= x < math.inf]
-    if bad or not lambdas:
-        raise ValueError(f"lambdas: expected finite numbers of at least 0, got {bad[0] if bad else 'none'}")
-    if config.lambda_path != SETTINGS.lambda_path:
-        raise ValueError(f"lambda_path: expected it as one of lambdas (--lambdas {config.lambda_path:g}), got both")
-    for name, value in {"max_words": max_words, "num_offered": num_offered}.items():
-        if value < 1:
-            raise ValueError(f"{name}: expected at least 1, got {value}")
-    check_config(config, 1)
+    if bad:
+        raise ValueError(f"lambdas: expected finite numbers of at least 0, got {bad[0]}")
+    if max_words < 1:
+        raise ValueError(f"max_words: expected at least 1, got {max_words}")
 
 
 def _check_length(sentence: str, max_words: int) -> None:
-    from pprjax_envs.text.experiment import words_in
+    from pprjax_envs.text.corpus import words_of
 
-    num = len(words_in(sentence))
+    num = len(words_of(sentence))
     if num > max_words:
         raise ValueError(f"sentence: expected 1 to {max_words} words, got {num} in {sentence!r}")
 

@@ -1,8 +1,9 @@
 """Corpora of one author each: sentences as words, and the vocabulary that they make.
 
-Text is lower-cased and split into words, numbers and inner punctuation. A sentence ends at one of . ! ? ; : which is
-not a token of its own: the end token stands for it. Quotation marks and brackets are left out: they come in pairs,
-which a sentence would tear apart.
+Text is lower-cased and split into words, numbers, commas and dashes. A sentence ends at one of . ! ? ; : which is not a
+token of its own: the end token stands for it. Quotation marks and brackets are left out: they come in pairs, which a
+sentence would tear apart. Typographic quotes, dashes and ellipses are read as their plain forms. What a user writes on
+one line is one sentence: marks inside it are read as commas, see `words_and_marks`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 END, UNKNOWN = 0, 1
 """Tokens: the sentence ends; a word outside the vocabulary, which stands for all rare ones."""
@@ -34,8 +35,13 @@ BIBLE = {
 }
 """The authors that come with the extra `text`: books of the American Standard Version (1901)."""
 
-_TOKEN = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+(?:[.,]\d+)*|[,.!?;:]|--|[—–]")
+_TOKEN = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*|\d+(?:[.,]\d+)*|[,.!?;:]|--")
+_SMILEY = r"[:;=][-o']?[()\[\]dp/\\|*]+(?![^\W_])|<3"
+_PIECE = re.compile(rf"(?P<smiley>{_SMILEY})|(?P<token>{_TOKEN.pattern})|(?P<other>\S)")
 _ENDS = frozenset(".!?;:")
+_PLAIN = str.maketrans(
+    dict.fromkeys("‘’‚‛′", "'") | dict.fromkeys("“”„‟″«»", '"') | dict.fromkeys("–—―", "--") | {"…": "..."}
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +73,13 @@ class Vocabulary:
     @property
     def end(self) -> int:
         return END
+
+    @property
+    def written(self) -> Bool[np.ndarray, " V"]:
+        """Which tokens have a word that may be written: not the end, and not those that UNKNOWN stands for."""
+        numbers = np.arange(self.num_tokens)
+        own = (numbers > UNKNOWN) & (numbers < len(self.words))
+        return own | ((numbers >= self.size) & (numbers < self.size + len(self.joined)))
 
     @cached_property
     def _tokens(self) -> dict[str, int]:
@@ -125,23 +138,42 @@ class Vocabulary:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of one sentence, its final mark left out.
+    """The words of one sentence, see `words_and_marks`."""
+    return words_and_marks(text)[0]
+
+
+def words_and_marks(text: str) -> tuple[list[str], list[str]]:
+    """The words of one sentence, and the marks that are no words of it, those at its end apart.
+
+    A mark that would end a sentence is read as a comma where words follow it. All others are left out: smileys,
+    quotation marks, brackets, and whatever else is no word.
 
     Raises:
-        ValueError: there is none, or the text is more than one sentence.
+        ValueError: there are no words.
     """
-    found = split(text)
-    if not found:
+    plain = text.lower().translate(_PLAIN)
+    words, marks, between = [], [], []
+    for found in _PIECE.finditer(plain):
+        token = found[0]
+        if found.lastgroup != "token" or token in _ENDS:
+            between.append(token)
+            continue
+        if words and token != "," and any(mark in _ENDS for mark in between) and words[-1] != ",":
+            words.append(",")
+        if words or token[0].isalnum():  # no sentence begins with a comma
+            words.append(token)
+        else:
+            between.append(token)
+        marks, between = [*marks, *between], []
+    if not words:
         raise ValueError(f"sentence: expected words, got {text!r}")
-    if len(found) > 1:
-        raise ValueError(f"sentence: expected one, got {len(found)}, of which the second is {as_text(found[1])!r}")
-    return list(found[0])
+    return words, [*marks, *(mark for mark in between if mark not in _ENDS)]
 
 
 def split(text: str) -> list[tuple[str, ...]]:
     """The sentences of a text, as words."""
     sentences, words = [], []
-    for token in _TOKEN.findall(text.lower().replace("’", "'")):
+    for token in _TOKEN.findall(text.lower().translate(_PLAIN)):
         if token not in _ENDS:
             if words or token[0].isalnum():  # no sentence begins with a comma
                 words.append(token)

@@ -1,28 +1,26 @@
-"""Sentences that get another sentiment and keep an author's voice: every sentence, author and λ_path."""
+"""Sentences that get another sentiment and keep an author's voice: a ladder for every sentence and author."""
 
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import jax
 import numpy as np
 import polars as pl
 
-from pprjax import recourse
+from pprjax import frontier
 from pprjax.config import Config
 from pprjax.logs.edits import alignments
-from pprjax.metrics import best_at
 from pprjax.paths import Paths
 from pprjax.progress import progress_bar
+from pprjax.result import Frontier
 from pprjax.task import Task
 from pprjax_envs.text.agents import Author
-from pprjax_envs.text.corpus import split
+from pprjax_envs.text.corpus import split, words_and_marks
 from pprjax_envs.text.huggingface import LanguageModel
 from pprjax_envs.text.judges import Judge
-from pprjax_envs.text.settings import LAMBDAS, MAX_WORDS, NUM_OFFERED, SETTINGS
+from pprjax_envs.text.settings import MAX_WORDS, SETTINGS
 from pprjax_envs.text.world import log_probs, task
 
 
@@ -34,103 +32,124 @@ class Judges:
     other: Judge
 
 
-def rewrite(
+def ladders(
     authors: Sequence[Author | LanguageModel],
     sentences: Sequence[tuple[str, str | None]],
     judges: Judges,
     config: Config = SETTINGS,
-    lambdas: Sequence[float] = LAMBDAS,
     *,
     max_words: int = MAX_WORDS,
-    num_offered: int = NUM_OFFERED,
-    seed: int = 0,
 ) -> tuple[pl.DataFrame, list[str]]:
-    """Every sentence rewritten as every author would, at every λ_path.
+    """Every sentence rewritten as every author would, with as many edits as buy something.
 
-    Each λ_path is searched by itself. What counts at a λ_path is the best there of all that was found.
+    Direction, edits and opinions are those of the sentence as the author's alphabet writes it.
 
     Args:
         sentences: each with the wanted sentiment; None: the opposite of what the asked judge finds.
 
     Returns:
-        One row for each sentence, author and λ_path: the rewriting; `edits` (a character for each, see
-        `pprjax.logs.edits`); its reward and scores; `reward_alone` and `distance_alone`, of what the search at this
-        λ_path found by itself; both judges' scores before and after, and whether they find the wanted sentiment; and
-        log P of sentence and rewriting under each author. Then why sentences were left out.
+        One row for each sentence, author and point of the frontier: the sentence's number, as it was `typed`, and as
+        it is written; `marks` of it that are no words; the rewriting; `edits` (a character for each, see
+        `pprjax.logs.edits`); its value and scores; whether it is `chosen`, the best at the config's λ_path; whether no
+        sentence with fewer edits than the first point meets the goal (`fewest`); both judges' scores before and after,
+        and whether they find the wanted sentiment; and log P of sentence and rewriting under each author. Then why
+        sentences were left out.
     """
     frames, rejected = [], []
-    with progress_bar("rewriting", len(sentences) * len(authors) * len(lambdas)) as advance:
-        for sentence, wanted in sentences:
+    with progress_bar("rewriting", len(sentences) * len(authors)) as advance:
+        for number, (typed, wanted) in enumerate(sentences):
             try:
-                towards: Any = wanted or opposite(judges.asked, sentence)
-                options: dict[str, Any] = dict(judge=judges.asked, towards=towards, max_words=max_words)
-                tasks = [task(author, sentence, num_best=num_offered, **options) for author in authors]
+                aims = [_aim(author, typed, wanted, judges, max_words) for author in authors]
             except ValueError as error:
                 if len(sentences) == 1:
                     raise
-                rejected.append(f"{sentence!r}: {error}")
-                advance(float(len(authors) * len(lambdas)))
+                rejected.append(f"{typed!r}: {error}")
+                advance(float(len(authors)))
                 continue
-            for author, aim in zip(authors, tasks, strict=True):
-                found = _rewritings(aim, sentence, config, lambdas, seed)
-                others = _opinions(judges, authors, sentence, found["recourse"].to_list(), towards)
-                told = {"sentence": sentence, "towards": towards, "author": author.name}
-                named = pl.DataFrame({name: [value] * len(lambdas) for name, value in told.items()})
-                frames.append(pl.concat([named, found, others], how="horizontal"))
-                advance(float(len(lambdas)))
-    return pl.concat(frames) if frames else pl.DataFrame(), rejected
+            for author, (aim, original, towards) in zip(authors, aims, strict=True):
+                advance(1.0)
+                found = _searched(author, aim, original, config)
+                if not len(found):
+                    rejected.append(f"{typed!r}: found no {towards} rewriting of at most {max_words} words")
+                    continue
+                (sentence,), written = aim.env.texts(original), aim.env.texts(found.paths)
+                frames.append(
+                    _rungs(found, config.lambda_path, sentence, written).with_columns(
+                        pl.lit(number).alias("number"),
+                        pl.lit(typed).alias("typed"),
+                        pl.lit(towards).alias("towards"),
+                        pl.lit(author.name).alias("author"),
+                        pl.Series("marks", [_marks(author, typed)] * len(written), dtype=pl.List(pl.String)),
+                    )
+                )
+    table = pl.concat(frames) if frames else pl.DataFrame()
+    return table.hstack(_opinions(judges, authors, table)) if frames else table, rejected
 
 
-def _rewritings(task: Task, sentence: str, config: Config, lambdas: Sequence[float], seed: int) -> pl.DataFrame:
-    """The best rewriting at each λ_path, with its scores, and what each search found alone."""
-    num = len(lambdas)
-    settings = dataclasses.replace(config, lambda_path=np.asarray(lambdas, np.float32))
-    ids = np.full(num, zlib.crc32(sentence.encode()), np.uint32)
-    key = jax.random.key(seed)
-    originals = task.env.original[[0] * num]
-    found = recourse(task, originals, settings, method="learn", key=key, ids=ids, progress=False)
-    task.env.check()
-    met = np.isin(found.status, ("reached_goal", "unchanged"))
-    best, rewards = best_at(found.scores, met, lambda_path=settings.lambda_path, lambda_policy=settings.lambda_policy)
-    scores = jax.tree.map(lambda x: np.asarray(x)[best], found.scores)
-    written = task.env.texts(found.paths[best])
+def _aim(
+    author: Author | LanguageModel, typed: str, wanted: str | None, judges: Judges, max_words: int
+) -> tuple[Task, Paths, str]:
+    """What is asked of one sentence and author: the task, the original, and the wanted sentiment."""
+    towards: Any = wanted or "positive"
+    aim = task(author, typed, judge=judges.asked, towards=towards, max_words=max_words)
+    original = aim.env.paths([typed])
+    if wanted is None:
+        towards = opposite(judges.asked, aim.env.texts(original)[0])
+        aim = task(author, typed, judge=judges.asked, towards=towards, max_words=max_words)
+    return aim, original, towards
+
+
+def _searched(author: Author | LanguageModel, aim: Task, original: Paths, config: Config) -> Frontier:
+    """The frontier of one sentence, by a beam alone: what a proof would take grows with the vocabulary."""
+    try:
+        return frontier(aim, original, config, method="search", calls=0, max_edits=aim.env.max_words, progress=False)
+    finally:  # in place of what came of it
+        aim.env.check()
+        if isinstance(author, LanguageModel):
+            author.check()
+
+
+def _rungs(found: Frontier, lambda_path: Any, sentence: str, written: list[str]) -> pl.DataFrame:
+    """The points of one original's frontier."""
+    scores, first = found.scores, int(found.distance[0])
+    fewest = first == 0 or bool(np.isneginf(found.limit[0, first - 1]))
     return pl.DataFrame(
         {
-            "lambda_path": list(lambdas),
+            "sentence": [sentence] * len(written),
             "recourse": written,
             "edits": _edits(sentence, written),
-            "status": found.status[best].tolist(),
-            "reward": rewards,
+            "distance": found.distance,
+            "chosen": found.distance == found.at(lambda_path).scores.distance[0],
+            "fewest": [fewest] * len(written),
+            "value": found.value,
+            "bound": found.bound,
+            "status": found.status.tolist(),
             "s_goal": scores.goal,
             "s_path": scores.path,
+            "r_policy": scores.r_policy,
             "s_policy": scores.policy,
-            "distance": scores.distance,
-            "reward_alone": found.reward,
-            "distance_alone": found.scores.distance,
         }
     )
 
 
-def _opinions(
-    judges: Judges, authors: Sequence[Author | LanguageModel], sentence: str, written: list[str], towards: str
-) -> pl.DataFrame:
-    """What judges and authors say of a sentence and its rewritings."""
-    (before, after), (other_before, other_after) = (
-        (judge([sentence])[0], judge(written)) for judge in (judges.asked, judges.other)
-    )
-    likely = {author.name: log_probs(author, [sentence, *written]) for author in authors}
-    return pl.DataFrame(
-        {
-            "judge_before": np.full(len(written), before),
-            "judge_after": after,
-            "flipped": judges.asked.reached(after, towards),
-            "other_before": np.full(len(written), other_before),
-            "other_after": other_after,
-            "other_flipped": judges.other.reached(other_after, towards),
-            **{f"log_prob_before_{name}": np.full(len(written), x[0]) for name, x in likely.items()},
-            **{f"log_prob_{name}": x[1:] for name, x in likely.items()},
-        }
-    )
+def _marks(author: Author | LanguageModel, typed: str) -> list[str]:
+    """The marks of a sentence that are no words to an author; a model of Hugging Face has tokens for all."""
+    return list(dict.fromkeys(words_and_marks(typed)[1])) if isinstance(author, Author) else []
+
+
+def _opinions(judges: Judges, authors: Sequence[Author | LanguageModel], table: pl.DataFrame) -> pl.DataFrame:
+    """What judges and authors say of sentences and their rewritings, all in one batch."""
+    columns: dict[str, np.ndarray] = {}
+    texts = {"before": table["sentence"].to_list(), "after": table["recourse"].to_list()}
+    towards = table["towards"].to_list()
+    for name, judge in (("judge", judges.asked), ("other", judges.other)):
+        columns |= {f"{name}_{when}": judge(written) for when, written in texts.items()}
+        reached = [bool(judge.reached(x, aim)) for x, aim in zip(columns[f"{name}_after"], towards, strict=True)]
+        columns["flipped" if name == "judge" else "other_flipped"] = np.array(reached)
+    for author in authors:
+        before, after = np.split(log_probs(author, texts["before"] + texts["after"]), 2)
+        columns |= {f"log_prob_before_{author.name}": before, f"log_prob_{author.name}": after}
+    return pl.DataFrame(columns)
 
 
 def opposite(judge: Judge, sentence: str) -> Literal["positive", "negative"]:
@@ -138,18 +157,31 @@ def opposite(judge: Judge, sentence: str) -> Literal["positive", "negative"]:
     return "negative" if judge.reached(judge([sentence])[0], "positive") else "positive"
 
 
-def summarize(table: pl.DataFrame) -> pl.DataFrame:
-    """The means over the sentences, of each author at each λ_path.
+def at(table: pl.DataFrame, lambdas: Sequence[float]) -> pl.DataFrame:
+    """The best rewriting of each sentence and author at each λ_path, with its R; of equals the one of fewer edits."""
+    whose, parts = ["number", "author"], []
+    for place, lambda_path in enumerate(lambdas):
+        reward = pl.col("value") + lambda_path / (pl.col("distance") + 1)
+        scored = table.with_row_index("row").with_columns(
+            first=pl.col("row").min().over(whose), place=place, lambda_path=pl.lit(float(lambda_path)), reward=reward
+        )
+        best = scored.filter(pl.col("reward") == pl.col("reward").max().over(whose))
+        parts.append(best.unique(whose, keep="first", maintain_order=True))
+    return pl.concat(parts).sort("first", "place").drop("row", "first", "place")
+
+
+def summarize(table: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """The means over the sentences, of each author and of each value of further columns.
 
     `own` says how often a rewriting is likelier under its own author than under every other one.
     """
     names = table["author"].unique(maintain_order=True).to_list()
     columns = {name: pl.col(f"log_prob_{name}") for name in names}
     own = pl.coalesce(pl.when(author=name).then(column) for name, column in columns.items())
-    means = ("flipped", "other_flipped", "reward", "s_goal", "s_path", "s_policy", "distance", "distance_alone", "own")
+    means = ("flipped", "other_flipped", "s_goal", "s_path", "s_policy", "r_policy", "distance", "own")
     return (
         table.with_columns(own=own >= pl.max_horizontal(*columns.values()))
-        .group_by("author", "lambda_path", maintain_order=True)
+        .group_by("author", *by, maintain_order=True)
         .agg(pl.col(*means).mean(), sentences=pl.len())
     )
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from pprjax_envs.text.huggingface_policy import HuggingFacePolicy, register
 from pprjax_envs.text.pretrained import load
@@ -105,6 +105,14 @@ class LanguageModel:
             most = "" if self.max_length is None else f" and at most {self.max_length}, which the model reads"
             raise ValueError(f"max_length: expected at least 1{most}, got {max_length}")
         return HuggingFacePolicy(handle=jnp.int32(self._number), num_tokens=self.num_tokens, max_length=max_length)
+
+    @property
+    def written(self) -> Bool[np.ndarray, " V"]:
+        """Which tokens a sentence may have: not those that mean something to the model alone, as its start does."""
+        numbers = np.arange(self.num_tokens)
+        return (numbers < len(self.tokenizer)) & ~np.isin(
+            numbers, [self.end, self.start, *self.tokenizer.all_special_ids]
+        )
 
     def tokens_of(self, text: str) -> Int[np.ndarray, " n"]:
         """The tokens of a sentence, without start and end.

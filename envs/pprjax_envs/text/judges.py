@@ -18,7 +18,11 @@ DIRECTIONS = ("positive", "negative")
 
 
 class Judge(Protocol):
-    """Says how positive texts are. Static and hashable; called on the host only."""
+    """Says how positive texts are. Static and hashable; called on the host only.
+
+    One that goes by the words of a text may say `by_words = True`: a search then asks it of each word alone, and tries
+    those that it likes first.
+    """
 
     @property
     def name(self) -> str: ...
@@ -51,6 +55,7 @@ class VADER:
     """
 
     name: str = field(default="VADER", init=False)
+    by_words: bool = field(default=True, init=False)
     positive: float = field(default=(0.05 + 1) / 2, init=False)
     negative: float = field(default=(-0.05 + 1) / 2, init=False)
 
@@ -75,6 +80,7 @@ class TextBlob:
     """
 
     name: str = field(default="TextBlob", init=False)
+    by_words: bool = field(default=True, init=False)
     positive: float = field(default=0.5, init=False)
     negative: float = field(default=0.5, init=False)
 

@@ -1,7 +1,8 @@
 """A transformer that writes token by token, in rollouts one token a step.
 
 As in Personalized Path Recourse (arXiv 2312.08724): two layers, two heads, width 200, feed-forward 200, dropout 0.2.
-Normalization comes before each sub-layer, and the read-out is tied to the embeddings: both train faster.
+Normalization comes before each sub-layer, and the read-out is tied to the embeddings, through a matrix: both train
+faster.
 """
 
 from __future__ import annotations
@@ -72,14 +73,16 @@ class Transformer(nn.Module):
         self.bias = self.param("bias", nn.initializers.zeros, (self.num_tokens,))
         self.blocks = [_Block(self.shape, self.dtype) for _ in range(self.shape.layers)]
         self.final = nn.LayerNorm()
+        self.turn = nn.Dense(self.shape.width, use_bias=False, dtype=self.dtype)
         self.drop = nn.Dropout(self.shape.dropout)
 
     def enter(self, tokens: Int[Array, "*b"], places: Int[Array, "*b"]) -> Float[Array, "*b w"]:
         return self.embed(tokens) * self.shape.width**0.5 + _sinusoids(places, self.shape.width)
 
     def read(self, x: Float[Array, "*b w"]) -> Float[Array, "*b V"]:
+        """Through a matrix of its own: else a word's embedding, which x still holds, would make it follow itself."""
         table = self.embed.embedding[:-1].astype(self.dtype)
-        return (self.final(x).astype(self.dtype) @ table.T).astype(jnp.float32) + self.bias
+        return (self.turn(self.final(x)) @ table.T).astype(jnp.float32) + self.bias
 
     def __call__(
         self,

@@ -5,21 +5,20 @@ the agent, a judge of sentiment is the goal, and "she was sad" is to become posi
 
     author, _ = text.trained(text.corpus.bible("psalms"))
     task = text.task(author, "She was sad")
-    config = text.settings.SETTINGS.replace(lambda_path=10.0)
-    found = pprjax.recourse(task, task.env.original, config, method="learn", key=jax.random.key(0))
+    front = pprjax.frontier(task, task.env.paths(["She was sad"]), text.settings.SETTINGS, calls=0)
     task.env.check()
-    task.env.texts(found.paths)
+    task.env.texts(front.paths)
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,18 +27,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.goals import Goal, reached
 from pprjax.paths import PAD, Paths
-from pprjax.policy import Carry, Policy
 from pprjax.task import Task
 from pprjax_envs.quick_gymnax import environment, spaces
-from pprjax_envs.sequence import SymbolOnly
 from pprjax_envs.text.agents import Author, sentence_log_probs
 from pprjax_envs.text.corpus import JOINED, words_of
 from pprjax_envs.text.huggingface import LanguageModel
 from pprjax_envs.text.judges import VADER, Judge
 from pprjax_envs.traced import traced_params
-
-EMBEDDED = 2048
-"""Rows of the Q-network's table of words, which words share by their numbers: a search meets a few hundred."""
 
 Towards = Literal["positive", "negative"]
 
@@ -57,6 +51,11 @@ class Alphabet(Protocol):
         """The token that ends a sentence."""
         ...
 
+    @property
+    def written(self) -> Bool[np.ndarray, " V"]:
+        """Which tokens may stand in a sentence; the end is none of them."""
+        ...
+
     def tokens_of(self, text: str) -> Int[np.ndarray, " n"]:
         """The tokens of a sentence, without the end; raises a ValueError for one that it can't write."""
         ...
@@ -70,96 +69,71 @@ class Alphabet(Protocol):
 class TextState(environment.EnvState):
     time: jax.Array  # pyright: ignore  # int32[], tokens chosen
     prefix: jax.Array  # int32[T], the tokens chosen, PAD after them
-    carry: Any  # of the language model, after the tokens chosen
-    offers: jax.Array  # int32[A], the token that each action chooses; PAD: none
-    log_probs: jax.Array  # float[A], log P_A of each
-    ended: jax.Array  # bool[], the end was chosen
-    met: jax.Array  # bool[], and the sentence has the wanted sentiment
+    symbol: jax.Array  # int32[], the last one; V before the first
+    score: jax.Array  # float[], how much of the wanted sentiment the judge finds in them
+    met: jax.Array  # bool[], and whether that is enough
 
 
 @struct.dataclass(kw_only=True)
 class TextParams(environment.EnvParams):
-    model: Any  # a Policy over V tokens, which reads `state.symbol`
-    own: jax.Array  # int32[O], the end and the words of the original; PAD after them
+    written: jax.Array  # bool[V], the tokens that are offered, the end apart
+    moods: jax.Array  # float[V], how much of the wanted sentiment each word alone adds to a sentence, as a guess
+    end: jax.Array  # int32[], the token that ends a sentence
     size: jax.Array  # int32[], A of Eq. 4
     reader: jax.Array  # int32[], the number of the reader on the host
 
 
-@struct.dataclass
-class Offered:
-    """P_A of the tokens that are offered, which a TextState carries."""
-
-    def init(self) -> Carry:
-        return ()
-
-    def step(self, carry: Carry, state: TextState) -> tuple[Carry, Float[Array, " A"]]:
-        return carry, state.log_probs
-
-
 @traced_params
 class TextEnv(environment.Environment[TextState, TextParams]):
-    """One sentence, rewritten token by token. The end pays how much of the wanted sentiment a judge finds, in [0, 1].
+    """Sentences, written token by token. The end pays how much of the wanted sentiment a judge finds, in [0, 1].
 
-    An action is the next token: the end, a word of the original, or one of the m that P_A finds likeliest after the
-    tokens so far; a path starts before its first token and ends with the end, so that edits count words alone. A in
-    Eq. 4 is the size of the whole vocabulary, which is what the agent chooses from: a word is liked (h > 0) if it is
-    likelier than one drawn at random.
+    An action is the next token, any that the alphabet may write; a path starts before its first token and ends with the
+    end, so that edits count words alone. The judge reads each prefix once, as if it ended there: a search follows what
+    it finds, and what an end pays is known before it is chosen.
 
-    The judge runs on the host. What it raises does not stop a rollout: its reward is NaN, and `check` raises it.
-    Worlds of one size compare equal, whatever their language, original and judge, so they share one compilation.
+    The judge runs on the host. What it raises does not stop a program: its score is NaN, and `check` raises it. Worlds
+    of one size compare equal, whatever their alphabet and judge, so they share one compilation.
 
     Args:
-        model: P(next token | tokens so far), a Policy that reads `state.symbol`.
-        alphabet: its tokens.
-        sentence: the original.
+        alphabet: the tokens.
         judge: how positive sentences are; default VADER.
         towards: the wanted sentiment.
         max_words: tokens of a sentence at most, the end apart.
-        num_best: m.
         size: A of Eq. 4; default V.
 
     Raises:
-        ValueError: the sentence is empty or longer than max_words, or a setting is out of range.
+        ValueError: a setting is out of range.
     """
 
     deterministic = True
 
     def __init__(
         self,
-        model: Policy,
         alphabet: Alphabet,
-        sentence: str,
         *,
         judge: Judge | None = None,
         towards: Towards = "positive",
         max_words: int = 10,
-        num_best: int = 64,
         size: int | None = None,
     ):
         if towards not in ("positive", "negative"):
             raise ValueError(f"towards: expected positive or negative, got {towards!r}")
-        for name, value, high in (("max_words", max_words, None), ("num_best", num_best, alphabet.num_tokens)):
-            if value < 1 or (high is not None and value > high):
-                raise ValueError(f"{name}: expected at least 1{f' and at most {high}' * bool(high)}, got {value}")
-        self.num_tokens, self.max_words, self.num_best = alphabet.num_tokens, max_words, num_best
-        self._tokens = np.asarray(alphabet.tokens_of(sentence), np.int32)
-        if not 1 <= len(self._tokens) <= max_words:
-            raise ValueError(f"sentence: expected 1 to {max_words} words, got {len(self._tokens)} in {sentence!r}")
+        if max_words < 1:
+            raise ValueError(f"max_words: expected at least 1, got {max_words}")
+        self.num_tokens, self.max_words = alphabet.num_tokens, max_words
         self._alphabet, self._reader = alphabet, _Reader(VADER() if judge is None else judge, alphabet, towards)
-        own = np.full(max_words + 1, PAD, np.int32)
-        distinct = list(dict.fromkeys([alphabet.end, *self._tokens.tolist()]))
-        own[: len(distinct)] = distinct
         self._params = TextParams(
             max_steps_in_episode=max_words + 1,
-            model=model,
-            own=jnp.asarray(own),
+            written=jnp.asarray(alphabet.written),
+            moods=jnp.asarray(_moods(self._reader.judge, alphabet, towards), jnp.float32),
+            end=jnp.int32(alphabet.end),
             size=jnp.int32(alphabet.num_tokens if size is None else size),
             reader=jnp.int32(self._reader.number),
         )
 
     @property
     def _shape(self) -> tuple:
-        return self.num_tokens, self.max_words, self.num_best
+        return self.num_tokens, self.max_words
 
     @property
     def default_params(self) -> TextParams:
@@ -167,17 +141,24 @@ class TextEnv(environment.Environment[TextState, TextParams]):
 
     @property
     def num_actions(self) -> int:
-        return self.max_words + 1 + self.num_best
+        return self.num_tokens
 
     def action_set_size(self, params: TextParams) -> Int[Array, ""]:
         return params.size
 
-    @property
-    def original(self) -> Paths:
-        """The original sentence as a path, with its actions."""
-        own = np.asarray(self._params.own)
-        tokens = [*self._tokens.tolist(), self._alphabet.end]
-        return Paths.from_lists([[self.num_tokens, *tokens]], [[int(np.flatnonzero(own == t)[0]) for t in tokens]])
+    def paths(self, sentences: Sequence[str]) -> Paths:
+        """Sentences as paths of this world, with their actions.
+
+        Raises:
+            ValueError: one is empty or longer than max_words, or has a word that the alphabet lacks.
+        """
+        rows = []
+        for sentence in sentences:
+            tokens = self._alphabet.tokens_of(sentence).tolist()
+            if not 1 <= len(tokens) <= self.max_words:
+                raise ValueError(f"sentence: expected 1 to {self.max_words} words, got {len(tokens)} in {sentence!r}")
+            rows.append([*tokens, self._alphabet.end])
+        return Paths.from_lists([[self.num_tokens, *row] for row in rows], rows)
 
     def texts(self, paths: Paths) -> list[str]:
         """The sentences of paths of this world."""
@@ -188,14 +169,11 @@ class TextEnv(environment.Environment[TextState, TextParams]):
         self._reader.check()
 
     def reset_env(self, key: jax.Array, params: TextParams) -> tuple[Array, TextState]:
-        carry, offers, log_probs = self._offer(params, params.model.init(), jnp.int32(self.num_tokens))
         state = TextState(
             time=jnp.int32(0),
             prefix=jnp.full(self.max_words + 1, PAD, jnp.int32),
-            carry=carry,
-            offers=offers,
-            log_probs=log_probs,
-            ended=jnp.bool_(False),
+            symbol=jnp.int32(self.num_tokens),
+            score=jnp.float32(0.0),
             met=jnp.bool_(False),
         )
         return self.observe(key, state, None, params), state
@@ -203,48 +181,36 @@ class TextEnv(environment.Environment[TextState, TextParams]):
     def step_env(self, key: jax.Array, state: TextState, action, params: TextParams):
         """One more token. A sentence that is complete stays as it is."""
         full = self.is_terminated(state, params)
-        token = state.offers[jnp.asarray(action, jnp.int32)]
-        carry, offers, log_probs = self._offer(params, state.carry, token)
+        token = jnp.asarray(action, jnp.int32)
         prefix = jnp.where(jnp.arange(self.max_words + 1) == state.time, token, state.prefix)
-        ended = (token == params.own[0]) & ~full
+        asked = ~full & jnp.where(prefix == PAD, True, params.written[prefix]).all()  # else it is no sentence
         shapes = jax.ShapeDtypeStruct((), np.float32), jax.ShapeDtypeStruct((), np.bool_)
-        score, met = jax.pure_callback(_judged, shapes, params.reader, prefix, ended, vmap_method="broadcast_all")
+        score, met = jax.pure_callback(_judged, shapes, params.reader, prefix, asked, vmap_method="broadcast_all")
         longer = TextState(
-            time=state.time, prefix=prefix, carry=carry, offers=offers, log_probs=log_probs, ended=ended, met=met
+            time=state.time,
+            prefix=prefix,
+            symbol=token,
+            score=jnp.where(asked, score, state.score),
+            met=jnp.where(asked, met, state.met),
         )
         following = jax.tree.map(lambda old, new: jnp.where(full, old, new), state, longer)
         following = following.replace(time=state.time + 1)
-        reward = jnp.where(ended, score, 0.0)
+        reward = jnp.where(full | (token != params.end), 0.0, state.score)
         observation = self.observe(key, following, action, params)
         return observation, following, reward, self.is_terminated(following, params), {}
 
-    def _offer(self, params: TextParams, carry: Any, token: Int[Array, ""]):
-        """The carry after this token, and what may follow: the original's own, then the m likeliest others."""
-        carry, log_probs = params.model.step(carry, SymbolOnly(token))
-        own = jnp.where(params.own == PAD, -jnp.inf, log_probs[params.own])
-        others = log_probs.at[jnp.where(params.own == PAD, self.num_tokens, params.own)].set(-jnp.inf, mode="drop")
-        likely, best = jax.lax.top_k(others, self.num_best)
-        offers = jnp.concatenate([params.own, jnp.where(jnp.isfinite(likely), best.astype(jnp.int32), PAD)])
-        return carry, offers, jnp.concatenate([own, likely])
+    def available(self, state: TextState, params: TextParams) -> Bool[Array, " V"]:
+        """No end before the first word, and nothing but the end after the last."""
+        end = jnp.arange(self.num_tokens) == params.end
+        return jnp.where(end, state.time > 0, params.written & (state.time < self.max_words))
 
-    def available(self, state: TextState, params: TextParams) -> Bool[Array, " A"]:
-        """What is offered; no end before the first word, and nothing but the end after the last."""
-        end = state.offers == params.own[0]
-        allowed = jnp.where(end, state.time > 0, state.time < self.max_words)
-        return (state.offers != PAD) & jnp.isfinite(state.log_probs) & allowed
-
-    def observe(self, key: jax.Array, state: TextState, action, params: TextParams) -> Float[Array, " T+A"]:
-        """The tokens chosen and those offered, by their numbers."""
+    def observe(self, key: jax.Array, state: TextState, action, params: TextParams) -> Float[Array, " T"]:
+        """The tokens chosen, by their numbers."""
         del key, action, params
-        return jnp.concatenate([state.prefix, state.offers]).astype(jnp.float32)
-
-    def encoder(self, width: int) -> nn.Module:
-        """How a Q-network reads an observation."""
-        return Reading(width=width, room=self.max_words + 1)
+        return state.prefix.astype(jnp.float32)
 
     def is_terminated(self, state: TextState, params: TextParams) -> Bool[Array, ""]:
-        del params
-        return state.ended | (state.time > self.max_words)
+        return (state.symbol == params.end) | (state.time > self.max_words)
 
     def action_space(self, params: TextParams | None = None) -> spaces.Discrete:
         del params
@@ -252,7 +218,7 @@ class TextEnv(environment.Environment[TextState, TextParams]):
 
     def observation_space(self, params: TextParams | None = None) -> spaces.Box:
         del params
-        return spaces.Box(PAD, self.num_tokens, (self.max_words + 1 + self.num_actions,))
+        return spaces.Box(PAD, self.num_tokens, (self.max_words + 1,))
 
     def state_space(self, params: TextParams) -> spaces.Dict:
         return spaces.Dict({"time": spaces.Discrete(params.max_steps_in_episode + 1)})
@@ -260,40 +226,35 @@ class TextEnv(environment.Environment[TextState, TextParams]):
     def symbol(self, state: TextState, params: TextParams) -> Int[Array, ""]:
         """The last token; V before the first."""
         del params
-        return jnp.where(state.time > 0, state.prefix[jnp.maximum(state.time - 1, 0)], self.num_tokens)
+        return state.symbol
 
-    def action_to(self, state: TextState, symbol: Int[Array, ""], params: TextParams) -> Int[Array, ""]:
-        """The action that chooses this token; PAD where it is not offered."""
+    def next_symbols(self, state: TextState, params: TextParams) -> Int[Array, " V"]:
+        """An action is the token that follows."""
+        del state, params
+        return jnp.arange(self.num_tokens)
+
+    def end_action(self, state: TextState, params: TextParams) -> Int[Array, ""]:
+        """The end."""
+        del state
+        return params.end
+
+    def promise(self, state: TextState, params: TextParams) -> Float[Array, ""]:
+        """How much of the wanted sentiment the judge finds so far."""
         del params
-        offered = state.offers == symbol
-        return jnp.where(offered.any(), jnp.argmax(offered), PAD).astype(jnp.int32)
+        return state.score
+
+    def next_promise(self, state: TextState, params: TextParams) -> Float[Array, " V"]:
+        """The same after each word, if the judge thinks of them together what it thinks of each."""
+        return jnp.clip(state.score + params.moods, 0.0, 1.0)
+
+    def goal_bound(self, params: TextParams) -> Float[Array, ""]:
+        """The end pays at most 1."""
+        del params
+        return jnp.ones(())
 
     def reached_goal(self, state: TextState, params: TextParams) -> Bool[Array, ""]:
         """Whether the sentence is complete and has the wanted sentiment."""
-        del params
-        return state.ended & state.met
-
-
-class Reading(nn.Module):
-    """A small transformer's reading of a prefix: its last token attends to all; and a vector for each token offered."""
-
-    width: int
-    room: int  # T
-
-    @nn.compact
-    def __call__(self, observation: Float[Array, " T+A"]) -> tuple[Float[Array, " w"], Float[Array, "A w"]]:
-        tokens = observation.astype(jnp.int32)
-        prefix, offers = tokens[: self.room], tokens[self.room :]
-        length = jnp.sum(prefix != PAD)
-        embed = nn.Embed(EMBEDDED, self.width, name="words")
-        place = self.param("place", nn.initializers.normal(self.width**-0.5), (self.room, self.width))
-        words = embed(prefix % EMBEDDED) + place
-        last = jnp.where(length > 0, words[jnp.maximum(length - 1, 0)], 0.0)
-        query = nn.Dense(self.width, name="query")(last)
-        keys, values = jnp.split(nn.Dense(2 * self.width, name="keys")(words), 2, axis=-1)
-        scores = jnp.where(prefix != PAD, keys @ query * self.width**-0.5, -1e9)
-        offered = nn.Embed(EMBEDDED, self.width, embedding_init=nn.initializers.zeros, name="offers")
-        return last + jax.nn.softmax(scores) @ values, offered(offers % EMBEDDED)
+        return (state.symbol == params.end) & state.met
 
 
 def task(
@@ -303,10 +264,12 @@ def task(
     judge: Judge | None = None,
     towards: Towards = "positive",
     max_words: int = 10,
-    num_best: int = 64,
     goal: Goal | None = reached,
 ) -> Task:
-    """Give one sentence the wanted sentiment, in this author's voice or a Hugging Face model's; see `TextEnv`."""
+    """Give a sentence the wanted sentiment, in this author's voice or a Hugging Face model's; see `TextEnv`.
+
+    What is offered are the words of the author's corpus and those of the sentence. Its path: `task.env.paths`.
+    """
     if isinstance(author, Author):
         vocabulary = author.vocabulary.join(words_of(sentence))
         joined = jnp.arange(JOINED) < len(vocabulary.joined)
@@ -315,9 +278,8 @@ def task(
         size = len(author.vocabulary.words)
     else:
         alphabet, model, size = author, author.policy(max_words + 2), author.num_tokens
-    options: dict[str, Any] = dict(judge=judge, towards=towards, max_words=max_words, num_best=num_best, size=size)
-    env = TextEnv(model, alphabet, sentence, **options)
-    return Task(env, Offered(), goal=goal)
+    env = TextEnv(alphabet, judge=judge, towards=towards, max_words=max_words, size=size)
+    return Task(env, model, goal=goal)
 
 
 def log_probs(author: Author | LanguageModel, texts: Sequence[str]) -> Float[np.ndarray, " N"]:
@@ -331,7 +293,7 @@ class _Reader:
     """A judge on the host, which remembers what it has read."""
 
     def __init__(self, judge: Judge, alphabet: Alphabet, towards: Towards):
-        self._judge, self._alphabet, self._towards = judge, alphabet, towards
+        self.judge, self._alphabet, self._towards = judge, alphabet, towards
         self._known: dict[bytes, tuple[float, bool]] = {}
         self._error: Exception | None = None
         self.number = next(_NUMBERS)
@@ -347,8 +309,8 @@ class _Reader:
         new = list({key: row for key, row in zip(keys, prefixes, strict=True) if key not in self._known}.items())
         try:
             if new:
-                scores = np.asarray(self._judge([self._alphabet.text_of(row[row != PAD]) for _, row in new]), float)
-                reached = self._judge.reached(scores, self._towards)
+                scores = np.asarray(self.judge([self._alphabet.text_of(row[row != PAD]) for _, row in new]), float)
+                reached = self.judge.reached(scores, self._towards)
                 wanted = scores if self._towards == "positive" else 1.0 - scores
                 if len(self._known) > _REMEMBERED:
                     self._known = {}
@@ -359,17 +321,31 @@ class _Reader:
             return [(float("nan"), False)] * len(keys)
 
 
+def _moods(judge: Judge, alphabet: Alphabet, towards: Towards) -> Float[np.ndarray, " V"]:
+    """What a judge that goes by words thinks of each word alone, above what it thinks of none; 0 of any other judge."""
+    if not getattr(judge, "by_words", False):
+        return np.zeros(alphabet.num_tokens)
+    texts = [alphabet.text_of([t]) if there else "" for t, there in enumerate(alphabet.written)]
+    scores = np.array([_mood(judge, text) for text in texts]) - _mood(judge, "")
+    return scores if towards == "positive" else -scores
+
+
+@functools.cache
+def _mood(judge: Judge, text: str) -> float:
+    return float(judge([text])[0])
+
+
 _NUMBERS = itertools.count()
 _READERS: weakref.WeakValueDictionary[int, _Reader] = weakref.WeakValueDictionary()
 _REMEMBERED = 1_000_000
 
 
-def _judged(number, prefixes, ended) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of the complete sentences among these, 0 for the others. Takes any leading axes."""
-    number, prefixes, ended = np.asarray(number), np.asarray(prefixes), np.asarray(ended)
-    scores, met = np.zeros(ended.shape, np.float32), np.zeros(ended.shape, bool)
-    for reader in np.unique(number[ended]):
-        at = ended & (number == reader)
+def _judged(number, prefixes, asked) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of the prefixes that are asked for, 0 for the others. Takes any leading axes."""
+    number, prefixes, asked = np.asarray(number), np.asarray(prefixes), np.asarray(asked)
+    scores, met = np.zeros(asked.shape, np.float32), np.zeros(asked.shape, bool)
+    for reader in np.unique(number[asked]):
+        at = asked & (number == reader)
         found = _READERS[int(reader)].read(prefixes[at])
         scores[at], met[at] = [s for s, _ in found], [m for _, m in found]
     return scores, met
