@@ -5,7 +5,6 @@ A line holds the figures of one run, or of several: where they differ a number i
 
 from __future__ import annotations
 
-import collections
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -223,11 +222,29 @@ def frontier(line: Line) -> list[Row]:
 
 
 def text(line: Line) -> list[Row]:
-    of = f"{line['sentences_compared']} sentences rewritten by two authors at two λ_path"
+    cells, at_least = line["beside_beam"], at_least_beam(line)
+    worst = max(cell["largest_shortfall"] for cell in cells)
+    calls = sum(cell["calls"] for cell in cells) / len(cells)
     return [
-        (f"{of}: R at least {words}, equal calls", percent(line[f"at_least_{search}"]), "", "")
-        for search, words in (("samples", "the best of as many samples"), ("beam", "a beam search's"))
+        ("a sentence's ladder, by one author, in sentences/s", number(1 / line["seconds_each"]), "", ""),
+        (
+            f"text: R at least a plain beam search's, {len(cells)} cells of {line['compared']} sentences",
+            percent(at_least),
+            f"as many calls, {calls:,.0f}; short by {percent(worst, 2)} at most",
+            "",
+        ),
+        (
+            f"text: sentences turned with at most two edits, and proved that no fewer do, of {line['sentences']}",
+            percent(line["fewest_proved"]),
+            "",
+            "",
+        ),
     ]
+
+
+def at_least_beam(line: Line) -> float:
+    """The share over all cells, which have as many sentences each."""
+    return sum(cell["at_least_beam"] for cell in line["beside_beam"]) / len(line["beside_beam"])
 
 
 ROWS = {
@@ -290,48 +307,48 @@ def ablation(line: Line) -> list[str]:
 
 
 def voices(line: Line) -> list[str]:
-    """What comes of rewriting sentences: two tables of their own."""
-
-    def case(row: Line) -> tuple[str, str]:
-        return row["author"], f"{row['lambda_path']:g}"
-
-    known = collections.defaultdict(lambda: "not measured")
-    known |= {name: f"{value:,.0f}" for name, value in (line["perplexity"] or {}).items()}
+    """What comes of rewriting sentences: tables of their own."""
+    models = list(line["originals"])
     outcomes = []
-    weights = {"summary": line["lambda_policy"], "heavier": line["heavier_lambda_policy"]}
-    for name, weight in weights.items():
-        for row in line[name]:
-            author, lambda_path = case(row)
-            shares = [percent(row[share]) for share in ("flipped", "other_flipped", "own")]
-            fluency = known[f"{author}, λ_path {lambda_path}"] if name == "summary" else ""
-            outcomes.append((f"{weight:g}", author, lambda_path, f"{row['distance']:.1f}", *shares, fluency))
-    beside = []
-    for row in line["compared"]:
-        edited = f"{row['distance']:.1f}, {row['beam_distance']:.1f}"
-        own = f"{percent(row['own'])}, {percent(row['beam_own'])}"
-        rewards = [f"{row[search]:.3g}" for search in ("ppr", "samples", "beam")]
-        shares = [percent(row[f"at_least_{search}"]) for search in ("samples", "beam")]
-        beside.append((*case(row), *rewards, *shares, edited, own))
-    shares = [
-        f"{percent(sum(row['own'] for row in line[name]) / len(line[name]))} at {weight:g}"
-        for name, weight in weights.items()
+    for point in ("first", "marked"):
+        for row in line[point]:
+            judged = [percent(row[share]) for share in ("flipped", "other_flipped", "style_share", "repeats a pair")]
+            fluent = [f"{row[model]:,.0f}" for model in models]
+            outcomes.append((point, row["author"], f"{row['distance']:.2f}", *judged, *fluent))
+    originals = " and ".join(f"{value:,.0f} under {model}" for model, value in line["originals"].items())
+    beside = [
+        (
+            *(row["habit"], f"{row['lambda_path']:g}/{row['lambda_policy']:g}", row["author"]),
+            *(f"{row['R']:.3g}", f"{row['R_beam']:.3g}", percent(row["at_least_beam"])),
+            *(percent(row["largest_shortfall"], 2), f"{row['calls']:,.0f}", f"{row['beam_calls']:,.0f}"),
+        )
+        for row in line["beside_beam"]
     ]
+    before = [
+        (
+            *(f"{row['lambda_path']:g}", row["grader"], f"{row['pairs']}"),
+            *(f"{row['ours']:.3g}", f"{row['theirs']:.3g}", f"{row['low']:.2g} to {row['high']:.2g}"),
+        )
+        for row in line.get("before", [])
+    ]
+    told = (
+        "What graders that had no part in it say of the learner's rewritings, which took 57,024 calls of the language "
+        "model each, and of the best with at most as many edits from the ladders: means, and the difference with its "
+        "range of 95 % over resampled pairs.\n"
+    )
+    header = ("λ_path", "grader", "pairs", "search", "learner", "difference")
     return [
-        f"{line['sentences']} sentences rewritten, {runs(line)}: the words edited; how many have the wanted sentiment "
-        "for VADER, which was asked, and TextBlob, which was not; how many are likelier under their own author's model "
-        f"than under the other's ({', '.join(shares)}); and their median perplexity under SmolLM2-135M, "
-        f"{known['originals']} for the originals.\n",
-        *markdown(
-            ("λ_policy", "author", "λ_path", "edited", "VADER", "TextBlob", "own author", "perplexity"), outcomes
-        ),
-        f"{line['sentences_compared']} of them at λ_policy {line['lambda_policy']:g}, beside the best of samples from "
-        "the author's model and a beam search, each with as many steps of it: R on average, how often PPR's is at "
-        "least theirs, and, of PPR's rewritings and the beam's, the words edited and how many are likelier under their "
-        "own author.\n",
-        *markdown(
-            ("author", "λ_path", "R", "samples'", "beam's", "≥ samples'", "≥ beam's", "edited, beam's", "own, beam's"),
-            beside,
-        ),
+        f"{line['sentences']} sentences rewritten, the first point of each ladder and the marked one (λ "
+        f"{line['lambda_path']:g}/{line['lambda_policy']:g}): the words edited; how many have the wanted sentiment for "
+        "VADER, which was asked, and TextBlob, which was not; how many a classifier of style takes for their author's "
+        f"(of sentences of the corpora it knows {percent(line['style_accuracy'], 3)}); how many repeat a pair of "
+        f"words; and their median perplexity, which is {originals} for the originals.\n",
+        *markdown(("point", "author", "edited", "VADER", "TextBlob", "own style", "repeats", *models), outcomes),
+        f"{line['compared']} of them beside a plain beam search over the same vocabulary: R on average, how often the "
+        "search's is at least the beam's, how far it is short at most, and the calls of the language model that each "
+        "took on average; the judge was called as often.\n",
+        *markdown(("habit", "λ", "author", "R", "beam's", "≥ beam's", "short by", "calls", "beam's"), beside),
+        *([told, *markdown(header, before)] if before else []),
     ]
 
 

@@ -94,12 +94,13 @@ def main(
     if before is not None:
         figures["before"] = graders.beside(pl.read_parquet(before), found)
         table("beside another program", figures["before"])
-    some = wanted[:: -(-len(wanted) // compared)]
+    some = wanted[:: -(-len(wanted) // compared)] if compared else []
     figures["compared"] = len(some)
-    figures["beside_beam"] = [
-        row for habit in ("regret", "link") for pair in PAIRS for row in beside_beam(authors, some, habit, pair)
-    ]
-    table("R beside a plain beam", figures["beside_beam"])
+    if some:
+        figures["beside_beam"] = [
+            row for habit in ("regret", "link") for pair in PAIRS for row in beside_beam(authors, some, habit, pair)
+        ]
+        table("R beside a plain beam", figures["beside_beam"])
     finish("text", figures)
 
 

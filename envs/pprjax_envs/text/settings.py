@@ -11,6 +11,6 @@ PAPER = {
 MAX_WORDS = 10
 """The largest number of words of a rewriting."""
 
-SETTINGS = Config(lambda_path=10.0, lambda_policy=0.1)
+SETTINGS = Config(lambda_path=10.0, lambda_policy=0.15)
 """λ_policy weighs the author's voice against the judge's conviction, λ_path both against closeness: it chooses the
 point of the ladder that stands for a sentence."""

@@ -35,6 +35,10 @@ from pprjax_envs.text.huggingface import LanguageModel
 from pprjax_envs.text.judges import VADER, Judge
 from pprjax_envs.traced import traced_params
 
+CONVICTION = 2.0
+"""What the judge's opinion of a prefix weighs while a search goes on, beside the same opinion of a sentence: what turns
+a judge is often a word that the author finds unlikely there, and pays only later."""
+
 Towards = Literal["positive", "negative"]
 
 
@@ -239,13 +243,13 @@ class TextEnv(environment.Environment[TextState, TextParams]):
         return params.end
 
     def promise(self, state: TextState, params: TextParams) -> Float[Array, ""]:
-        """How much of the wanted sentiment the judge finds so far."""
+        """How much of the wanted sentiment the judge finds so far, times CONVICTION."""
         del params
-        return state.score
+        return CONVICTION * state.score
 
     def next_promise(self, state: TextState, params: TextParams) -> Float[Array, " V"]:
         """The same after each word, if the judge thinks of them together what it thinks of each."""
-        return jnp.clip(state.score + params.moods, 0.0, 1.0)
+        return CONVICTION * jnp.clip(state.score + params.moods, 0.0, 1.0)
 
     def goal_bound(self, params: TextParams) -> Float[Array, ""]:
         """The end pays at most 1."""

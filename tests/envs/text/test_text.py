@@ -101,7 +101,7 @@ def test_each_prefix_is_judged_once_and_an_end_pays_what_was_found():
     for i, letter in enumerate("bab"):
         state = env.step_env(key, state, 1 + "abcd".index(letter), params)[1]
         so_far = Likes()(["bab"[: i + 1]])
-        np.testing.assert_allclose(env.promise(state, params), so_far[0], rtol=1e-6)
+        np.testing.assert_allclose(env.promise(state, params), 2 * so_far[0], rtol=1e-6)
     _, state, reward, terminated, _ = env.step_env(key, state, 0, params)
     assert terminated and bool(env.reached_goal(state, params)) and asked == ["b", "ba", "bab"]
     np.testing.assert_allclose(reward, Likes()(["bab"])[0], rtol=1e-6)
