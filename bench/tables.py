@@ -296,6 +296,16 @@ def logs(line: Line) -> list[Row]:
     return rows
 
 
+def sparse(line: Line) -> list[Row]:
+    what = f"a log of {line['states']:,} states, {line['steps']:,} distinct steps and {line['paths']:,} paths"
+    what = f"{what} of up to {line['longest']:,}"
+    return [
+        (f"{what}, file to file", seconds(line["seconds"]), "", ""),
+        (f"{what}, peak memory", f"{line['peak_gib']:.2g} GiB", "", ""),
+        (f"{what}, proved of {line['answered']:,} answers", percent(line["proved"] / line["answered"]), "", ""),
+    ]
+
+
 def frontier(line: Line) -> list[Row]:
     worlds, grid = line["worlds"], line["grid"]
     rows = [
@@ -351,6 +361,9 @@ ROWS = {
     "log_recourse": logs,
     "log_recourse_rules": logs,
     "log_recourse_learned": logs,
+    "sparse_logs_gps": sparse,
+    "sparse_logs_hub": sparse,
+    "sparse_logs_wide": sparse,
     "ablation": lambda line: [],
 }
 

@@ -93,7 +93,7 @@ def recourse(
             if choice == "search" and n_recourses == 1:
                 return _searched(task, originals, config, calls, lambda_path=config.lambda_path).at(config.lambda_path)
         except TooLargeError:
-            if method == "exact":
+            if method == choice:
                 raise
     if method == "search":
         raise ValueError(f'n_recourses: expected 1 with method "search", got {n_recourses}')
@@ -158,7 +158,11 @@ def frontier(
             if method == "exact":
                 raise
     if "search" in choices:
-        return _searched(task, originals, config, calls, max_edits=max_edits)
+        try:
+            return _searched(task, originals, config, calls, max_edits=max_edits)
+        except TooLargeError:
+            if method == "search":
+                raise
     key = _needed(key)
     num_distances = _num_distances(task, originals, config, max_edits)
     return learn_frontier(task, originals, config, key=key, num_distances=num_distances, ids=ids, progress=progress)

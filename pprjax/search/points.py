@@ -11,6 +11,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Float
 
+from pprjax.certify.limits import TooLargeError
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
 from pprjax.ladder import Ladder, tolerated
@@ -27,6 +28,9 @@ WIDTH = 16
 
 WEIGHT = 1.0
 """Of the world's `promise` of a prefix beside v."""
+
+MAX_BYTES = 2**32
+"""The most memory that the prefixes of one original may take, by what is known before they are made."""
 
 SIDE_BY_SIDE = 2**22
 """Children that all beams of one program may have in a layer."""
@@ -63,6 +67,7 @@ def search_points(
         width: nodes that the beam keeps of each layer for each number of edits, at least.
 
     Raises:
+        TooLargeError: the beam of one original takes more than MAX_BYTES.
         ValueError: the world's `promise` is NaN, or a path earns more than its `goal_bound` says that may still come.
     """
     size = len(originals)
@@ -73,6 +78,7 @@ def search_points(
     config = replace(config, lambda_path=0.0, lambda_policy=0.0)  # `lambdas` are those of each original
     padded = originals.padded()
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, lambdas)
+    _check_memory(task, num_distances * width, padded.symbols.shape[1])
     together = max(1, SIDE_BY_SIDE // (num_distances * width * task.num_actions))
     parts = []
     for low in range(0, size, together):
@@ -102,6 +108,19 @@ def search_points(
         limits.append(limit)
     best = jax.tree.map(lambda *rows: np.stack(rows), *rows)
     return Points(best=best, limit=np.stack(limits), calls=used, original_goal=traced.reward_goal)
+
+
+def _check_memory(task: Task, room: int, length: int) -> None:
+    """Raise a TooLargeError where the nodes of one layer, with their children, take more than MAX_BYTES."""
+    each = 4 * (2 * task.horizon + length + task.num_actions)
+    known = hasattr(task.env, "next_symbols")  # else every child is stepped before any is dropped
+    needed = room * each * (2 if known else 1 + task.num_actions)
+    if needed > MAX_BYTES:
+        raise TooLargeError(
+            f"task: the beam of an original of {length:,} symbols takes {needed / 2**30:.1f} GiB, more than "
+            f"{MAX_BYTES / 2**30:.1f}: {room:,} prefixes of {task.horizon:,} actions, and {task.num_actions:,} "
+            "that may follow each; allow fewer edits (max_edits) or a smaller horizon"
+        )
 
 
 def _limit(search: Search, best: Ladder, unseen: list[Float[np.ndarray, " E"]]) -> Float[np.ndarray, " E"]:
