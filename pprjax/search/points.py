@@ -29,7 +29,7 @@ WIDTH = 16
 WEIGHT = 1.0
 """Of the world's `promise` of a prefix beside v."""
 
-MAX_BYTES = 2**32
+MAX_BYTES = 2**31
 """The most memory that the prefixes of one original may take, by what is known before they are made."""
 
 SIDE_BY_SIDE = 2**22
@@ -78,7 +78,7 @@ def search_points(
     config = replace(config, lambda_path=0.0, lambda_policy=0.0)  # `lambdas` are those of each original
     padded = originals.padded()
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, lambdas)
-    _check_memory(task, num_distances * width, padded.symbols.shape[1])
+    _check_memory(task, num_distances * width, int(np.max(originals.lengths)))
     together = max(1, SIDE_BY_SIDE // (num_distances * width * task.num_actions))
     parts = []
     for low in range(0, size, together):
