@@ -37,7 +37,7 @@ SLICE = 2**21
 """Steps that are taken at once."""
 
 SHARE = 4
-"""One of so many of the steps that are left may be taken in a layer."""
+"""One of so many of the steps that are left may be taken in a layer; less where more layers are sure to come."""
 
 WAVE = 64
 """Steps that it counts as, that an original keeps one more symbol in some of its paths."""
@@ -145,7 +145,7 @@ class Layers:
                 self._spend(wave.whose)
                 wave = self._kept(wave, e)
                 waves.append(wave)
-            layers[e] = self._current(joined(waves))
+            layers[e] = self._current(joined(waves), e)
             layers.pop(e - max(self.costs), None)
             if not any(len(nodes.number) for nodes in layers.values()):
                 break
@@ -187,7 +187,7 @@ class Layers:
         found, shift = [], self.weighed.graph.num_rows if self.timed else 0
         for cost, reads, moved in ((self.costs.substitute, 1, 0), (self.costs.insert, 0, shift)):
             if e - cost in layers:
-                found += self._steps(layers[e - cost], e, reads, moved)
+                found += self._steps(layers[e - cost], e - cost, e, reads, moved)
         if e - self.costs.delete in layers:
             nodes = layers[e - self.costs.delete]
             nodes = nodes[nodes.read < self.batch.lengths[nodes.whose]]
@@ -196,14 +196,15 @@ class Layers:
         nothing = np.zeros(0, np.int64)
         return [Nodes(nothing, nothing, nothing, nothing, np.zeros(0)), *found]
 
-    def _steps(self, nodes: Nodes, e: int, reads: int, moved: int) -> list[Nodes]:
-        """The nodes after every step that may matter: one that replaces a symbol reads it, one that is inserted not."""
+    def _steps(self, nodes: Nodes, made: int, e: int, reads: int, moved: int) -> list[Nodes]:
+        """The nodes of layer e after every step that may matter: one that replaces a symbol reads it, one that is
+        inserted does not."""
         if reads:
             nodes = nodes[nodes.read < self.batch.lengths[nodes.whose]]
         row = nodes.place % self.weighed.graph.num_rows
         least = self.least[nodes.whose, nodes.read + reads]
         count = count_above(self.weighed, row, self.need[nodes.whose, least] - nodes.value)
-        kept = self._within_budget(nodes, least, count)
+        kept = self._within_budget(nodes, made, least, count)
         nodes, row, count = nodes[kept], row[kept], count[kept]
         self._spend(nodes.whose, count)
         found, end = [], np.cumsum(count)
@@ -224,15 +225,27 @@ class Layers:
         self.spent += np.bincount(whose, count, len(self.spent)).astype(np.int64)
 
     def _within_budget(
-        self, nodes: Nodes, least: Int[np.ndarray, " M"], count: Int[np.ndarray, " M"]
+        self, nodes: Nodes, made: int, least: Int[np.ndarray, " M"], count: Int[np.ndarray, " M"]
     ) -> Bool[np.ndarray, " M"] | slice:
-        """Which nodes may go on that ask for so many steps: of too many those from which most can come."""
-        room = np.maximum((self.calls - self.spent) // SHARE, 0)
+        """Which nodes may go on that ask for so many steps: of too many those from which most can come; where the
+        frontier is wanted, those of the fewest edits.
+
+        Args:
+            made: edits so far.
+        """
+        fewest = 0 if self.batch.to_go is None else int(self.batch.to_go[1, self.batch.start[0]])
+        room = np.maximum((self.calls - self.spent) // max(SHARE, fewest - made), 0)
         wanted = np.bincount(nodes.whose, count, len(room))
         if (wanted <= room).all():
             return slice(None)
-        bound = nodes.value + self.weighed.to_come[nodes.place % self.weighed.graph.num_rows]
-        order = np.lexsort((-bound, nodes.whose))
+        row = nodes.place % self.weighed.graph.num_rows
+        bound = nodes.value + self.weighed.to_come[row]
+        if self.batch.to_go is not None:
+            least = np.minimum(np.maximum(least, made + self.batch.to_go[nodes.read, row]), self.need.shape[1] - 1)
+        if self.batch.lambda_path is None:
+            order = np.lexsort((-bound, least, nodes.whose))
+        else:
+            order = np.lexsort((-bound - self.batch.lambda_path / (least + 1.0), nodes.whose))
         whose, total = nodes.whose[order], np.cumsum(count[order])
         before = np.concatenate([[0], np.cumsum(wanted)])[whose]
         kept = np.zeros(len(order), bool)
@@ -338,10 +351,10 @@ class Layers:
         chosen = np.flatnonzero(better & (nodes.value == self.end_value[at]))[::-1]
         self.end_node[nodes.whose[chosen], distance[chosen]] = nodes.number[chosen]
 
-    def _current(self, nodes: Nodes) -> Nodes:
+    def _current(self, nodes: Nodes, e: int) -> Nodes:
         """Those that no better one of the same layer took the place of, where paths go on, as many as may."""
         cell, room = self._cells(nodes.whose, nodes.read, nodes.place)
         going = room & ~self.weighed.graph.ends[nodes.place % self.weighed.graph.num_rows]
         nodes = nodes[going & (self.best[cell] == nodes.value)]
         one = np.ones(len(nodes.number), np.int64)
-        return nodes[self._within_budget(nodes, self.least[nodes.whose, nodes.read], one)]
+        return nodes[self._within_budget(nodes, e, self.least[nodes.whose, nodes.read], one)]

@@ -46,7 +46,7 @@ def test_a_beam_that_takes_too_much_is_an_error_before_it_is_begun(monkeypatch):
     task = sequences(0)
     originals = task.env.paths(ALL[:1])
     for solve in (pprjax.recourse, pprjax.frontier):
-        with pytest.raises(TooLargeError, match=f"the beam of an original of {L} symbols takes .* GiB"):
+        with pytest.raises(TooLargeError, match=f"the beam of an original of {L + 1} symbols takes .* GiB"):
             solve(task, originals, method="search")
         with pytest.raises(ValueError, match='key: method "learn" needs one'):  # what else there is
             solve(task, originals)
