@@ -158,7 +158,8 @@ class Frontier:
         reward = np.where(there, worth[row] if len(self) else -np.inf, -np.inf)
         known = np.maximum.accumulate(self._values(), axis=1)
         with np.errstate(invalid="ignore"):  # -inf less -inf, where nothing is feasible
-            proved = (self.limit == known) | (self.limit - known <= ROUNDING * (1.0 + np.abs(self.limit)))
+            close = self.limit - known <= ROUNDING * (1.0 + np.abs(self.limit))
+            proved = (self.limit == known) | (close & np.isfinite(self.limit))
         bound = np.where(proved.all(1), reward, np.maximum(bound, reward))
         blank = {"goal": np.nan, "path": np.nan, "r_policy": np.nan, "policy": np.nan, "distance": -1, "violations": -1}
         return Recourse(

@@ -91,13 +91,13 @@ def near(
         lambda_path: None: the whole frontier.
         calls: steps that are looked at for one original, at most; default CALLS.
 
-    Raises:
-        TooLargeError: an original takes more than MAX_PLACES.
-
     Returns:
         A row is proved where its bound is its value: `calls` sufficed. An original without rows has no path at all
         where its `limit` is -inf, else none was found. `answered_by` is "exact" where all is proved, else "search".
         `original_goal` is NaN: nobody asks for it here.
+
+    Raises:
+        TooLargeError: an original takes more than MAX_PLACES.
     """
     lengths = np.asarray(originals.lengths, np.int64)
     order = np.argsort(lengths, kind="stable")
@@ -124,19 +124,23 @@ def near(
                 raise
             waiting += part.split(len(at) // 2)
             continue
-        too_long = np.zeros(len(at), bool)
-        if not part.timed:
-            too_long[found.whose[[len(steps) > weighed.graph.horizon for steps in found.steps]]] = True
-        again = too_long | ~(found.proved | part.alone)
-        waiting += [
-            _Part(at[[i]], timed=part.timed or too_long[i], alone=not too_long[i]) for i in np.flatnonzero(again)
-        ]
-        rows += [(int(at[i]), steps) for i, steps in zip(found.whose, found.steps, strict=True) if not again[i]]
+        again = _again(weighed, part, found)
+        waiting += again.values()
+        rows += [(int(at[i]), steps) for i, steps in zip(found.whose, found.steps, strict=True) if i not in again]
         limit[at, : found.limit.shape[1]] = found.limit
         limit[at, found.limit.shape[1] :] = found.limit[:, -1:]
         proved[at] = found.proved
     rows.sort(key=lambda row: row[0])
     return _described(weighed, originals, rows, limit, proved, costs)
+
+
+def _again(weighed: Weighed, part: _Part, found: Found) -> dict[int, _Part]:
+    """Which originals of a part are to be worked through again: with time, as a path of theirs is longer than it may
+    be; or alone, as not all was proved."""
+    steps = zip(found.whose.tolist(), found.steps, strict=True)
+    long = set() if part.timed else {i for i, path in steps if len(path) > weighed.graph.horizon}
+    again = long if part.alone else long.union(np.flatnonzero(~found.proved).tolist())
+    return {i: _Part(part.at[[i]], timed=part.timed or i in long, alone=i not in long) for i in sorted(again)}
 
 
 def _places(weighed: Weighed, length: int, timed: bool) -> int:

@@ -67,8 +67,8 @@ def search_points(
         width: nodes that the beam keeps of each layer for each number of edits, at least.
 
     Raises:
-        TooLargeError: the beam of one original takes more than MAX_BYTES.
-        ValueError: the world's `promise` is NaN, or a path earns more than its `goal_bound` says that may still come.
+        ValueError: the world's `promise` is NaN, a path earns more than its `goal_bound` says that may still come, or
+            the beam of one original takes more than MAX_BYTES.
     """
     size = len(originals)
     kept = kept_symbols(task.constraints, originals)
@@ -76,11 +76,9 @@ def search_points(
     weights = None if lambda_path is None else np.broadcast_to(np.asarray(lambda_path, np.float32), size)
     lambdas = (np.broadcast_to(np.asarray(config.lambda_policy, np.float32), size), weights)
     config = replace(config, lambda_path=0.0, lambda_policy=0.0)  # `lambdas` are those of each original
-    padded = originals.padded()
+    padded, parts = originals.padded(), []
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, lambdas)
-    _check_memory(task, num_distances * width, int(np.max(originals.lengths)))
-    together = max(1, SIDE_BY_SIDE // (num_distances * width * task.num_actions))
-    parts = []
+    together = _together(task, num_distances * width, int(np.max(originals.lengths)))
     for low in range(0, size, together):
         part = jax.tree.map(lambda x, low=low: jnp.asarray(x[low : low + together]), inputs)
         parts.append(_beams(task, config, part, num_distances=num_distances, width=width))
@@ -110,8 +108,12 @@ def search_points(
     return Points(best=best, limit=np.stack(limits), calls=used, original_goal=traced.reward_goal)
 
 
-def _check_memory(task: Task, room: int, length: int) -> None:
-    """Raise a TooLargeError where the nodes of one layer, with their children, take more than MAX_BYTES."""
+def _together(task: Task, room: int, length: int) -> int:
+    """How many originals go side by side.
+
+    Raises:
+        TooLargeError: the nodes of one layer, with their children, take more than MAX_BYTES.
+    """
     each = 4 * (2 * task.horizon + length + task.num_actions)
     known = hasattr(task.env, "next_symbols")  # else every child is stepped before any is dropped
     needed = room * each * (2 if known else 1 + task.num_actions)
@@ -121,6 +123,7 @@ def _check_memory(task: Task, room: int, length: int) -> None:
             f"{MAX_BYTES / 2**30:.1f}: {room:,} prefixes of {task.horizon:,} actions, and {task.num_actions:,} "
             "that may follow each; allow fewer edits (max_edits) or a smaller horizon"
         )
+    return max(1, SIDE_BY_SIDE // (room * task.num_actions))
 
 
 def _limit(search: Search, best: Ladder, unseen: list[Float[np.ndarray, " E"]]) -> Float[np.ndarray, " E"]:

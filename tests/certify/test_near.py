@@ -1,5 +1,6 @@
 """The dynamic programme over edits in a graph: against all paths that there are, within a budget, in any company."""
 
+import dataclasses
 import tracemalloc
 
 import numpy as np
@@ -121,6 +122,8 @@ def test_a_search_that_ends_early_says_how_much_better_a_path_may_be(seed, calls
     found = near(weighed, paths, start, costs=UNIT, lambda_path=3.0, calls=calls).at(3.0)
     front = near(weighed, paths, start, costs=UNIT, calls=calls)
     both = merged(front, found)
+    unknown = dataclasses.replace(front, limit=np.full_like(front.limit, np.inf)).at(3.0)
+    assert np.isposinf(unknown.gap).all()
     for b, original in enumerate(paths.to_lists()):
         rising = truth(graph, np.array(original), 0.7, UNIT)
         most = max((v + 3.0 / (d + 1) for d, v in rising), default=-np.inf)
