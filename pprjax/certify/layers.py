@@ -11,8 +11,8 @@ R_goal + λ_policy·R_policy of a prefix that comes there:
 Layer e is made of those before it: forward, so that only rows that e edits can reach are there. A node goes on only if
 it could lead to what is needed: with U(r) the most that can come after r, and m the fewest edits with which a path
 through it can end, V + U(r) must exceed what a path of m edits must be worth (`need`). m counts the symbols of τ₀ still
-to be read that no path worth so much visits, and the actions that an end is still away; or it is looked up, where the
-fewest edits to go are known.
+to be read that no path worth so much visits, the actions that an end is still away, and one edit where τ₀ stops short
+of an end; or it is looked up, where the fewest edits to go are known.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class Layers:
     end_node: np.ndarray  # int64[B, D + 1], their last nodes
     dropped: np.ndarray  # float64[B, D + 1], the most that a path is worth that was not looked at
     need: np.ndarray  # float64[B, D + 1], what a path of so many edits must exceed
+    last_edit: np.ndarray  # int64[B], the least to be paid by a path that has not read all of τ₀: 0 if τ₀ may be an end
     least: np.ndarray  # int64[B, N + 1], the fewest edits with which a path can end that has read so many symbols
     spent: np.ndarray  # int64[B], steps
     calls: int  # steps at most, of one original
@@ -106,6 +107,8 @@ class Layers:
         size, width = batch.symbols.shape
         places = weighed.graph.num_rows * (weighed.graph.horizon + width + 1 if timed else 1)
         nothing = np.full((size, last + 1), -np.inf)
+        final = weighed.graph.symbol[weighed.graph.ends | weighed.graph.cut]
+        may_end = np.isin(batch.symbols[np.arange(size), batch.lengths - 1], final)
         return cls(
             weighed=weighed,
             batch=batch,
@@ -115,6 +118,7 @@ class Layers:
             end_node=np.full((size, last + 1), -1),
             dropped=nothing.copy(),
             need=nothing.copy(),
+            last_edit=np.where(may_end, 0, min(costs)),
             least=np.zeros((size, width + 1), np.int64),
             spent=np.zeros(size, np.int64),
             calls=calls,
@@ -164,7 +168,8 @@ class Layers:
     def _look_ahead(self, e: int) -> None:
         """`need`; and `least`, by the symbols that no path worth it visits."""
         self.need = self._needed()
-        least, last = np.full(self.least.shape, e), self.need.shape[1] - 1
+        last = self.need.shape[1] - 1
+        least = np.where(np.arange(self.least.shape[1]) < self.batch.lengths[:, None], e + self.last_edit[:, None], e)
         cheapest = min(self.costs.delete, self.costs.substitute)
         for ahead in AHEAD:
             further = least >= e + ahead
