@@ -238,7 +238,8 @@ class Layers:
         Args:
             made: edits so far.
         """
-        fewest = 0 if self.batch.to_go is None else int(self.batch.to_go[1, self.batch.start[0]])
+        every = self.batch.to_go is not None and self.batch.lambda_path is None
+        fewest = int(self.batch.to_go[1, self.batch.start[0]]) if every else 0
         room = np.maximum((self.calls - self.spent) // max(SHARE, fewest - made), 0)
         wanted = np.bincount(nodes.whose, count, len(room))
         if (wanted <= room).all():

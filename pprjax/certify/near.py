@@ -38,7 +38,7 @@ LONG = 100
 CALLS = 2**22
 """Steps that are looked at for one original, at most."""
 
-FIRST = 16
+FIRST = 4
 """One of so many of these steps may be taken before it pays to know the fewest edits to go."""
 
 MAX_GUIDED = 2**25
