@@ -40,7 +40,6 @@ class Weighed:
 
     graph: Graph
     lambda_policy: float
-    first: np.ndarray  # int64[R + 1]
     step: np.ndarray  # int64[E'], of the graph
     row: np.ndarray  # int32[E'], that it leaves
     target: np.ndarray  # int32[E']
@@ -115,7 +114,6 @@ def weigh(graph: Graph, lambda_policy: float) -> Weighed:
     return Weighed(
         graph=graph,
         lambda_policy=lambda_policy,
-        first=first,
         step=step[order],
         row=row,
         target=target,

@@ -205,6 +205,7 @@ def _solve_near(
 def _find_near(
     answers: Answers, weighed: Weighed, bones: Skeleton, config: Config, search: Search, mine: Int[np.ndarray, " M"]
 ) -> None:
+    """The same of paths that are about as long; those that are alike are solved once."""
     paths, lambda_path = answers.originals.paths[mine], float(config.lambda_path)
     symbols, first, whose = np.unique(np.asarray(paths.symbols), axis=0, return_index=True, return_inverse=True)
     solve = partial(
@@ -215,10 +216,11 @@ def _find_near(
     if search.ladder and (best.gap > 0).any():  # all rungs were too many, the best may be not
         best = solve(lambda_path=lambda_path).at(lambda_path)
         every = merged(every, best)
-    answers.take(best, every if search.ladder else None, whose.ravel(), mine)
-    if search.method == "exact":
-        for path in mine[(best.gap > 0)[whose.ravel()]]:
-            answers.fail(path, f"not proved within {search.calls or CALLS:,} steps; ask for more --calls, or for auto")
+    whose, refused = whose.ravel(), (best.gap > 0) & (search.method == "exact")
+    for path in mine[refused[whose]]:
+        answers.fail(path, f"not proved within {search.calls or CALLS:,} steps; ask for more --calls, or for auto")
+    kept = ~refused[whose]
+    answers.take(best, every if search.ladder else None, whose[kept], mine[kept])
 
 
 def _certify(

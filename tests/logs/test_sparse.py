@@ -91,6 +91,7 @@ def test_a_path_that_is_not_proved_says_how_much_better_another_may_be():
     strict = recourse_frame(fitted, paths, search=Search("exact", calls=30)).filter(pl.col("status") != "met")
     failed = (strict["status"] == "failed").to_numpy()
     assert (failed == (gap > 0)).all()
+    assert strict.filter(status="failed")["recourse"].list.len().max() == 0
     assert strict.filter(status="failed")["reason"].str.contains("not proved within 30 steps").all()
 
 
