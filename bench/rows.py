@@ -194,6 +194,16 @@ def logs(line: Line) -> list[Row]:
     return rows
 
 
+def sparse(line: Line) -> list[Row]:
+    what = f"a log of {line['states']:,} states, {line['steps']:,} distinct steps and {line['paths']:,} paths"
+    what = f"{what} of up to {line['longest']:,}"
+    return [
+        (f"{what}, file to file", seconds(line["seconds"]), "", ""),
+        (f"{what}, peak memory", f"{line['peak_gib']:.2g} GiB", "", ""),
+        (f"{what}, proved of {line['answered']:,} answers", percent(line["proved"] / line["answered"]), "", ""),
+    ]
+
+
 def frontier(line: Line) -> list[Row]:
     worlds, grid = line["worlds"], line["grid"]
     rows = [
@@ -264,6 +274,9 @@ ROWS = {
     "text": text,
     "frontier": frontier,
     "log_recourse": logs,
+    "sparse_logs_gps": sparse,
+    "sparse_logs_hub": sparse,
+    "sparse_logs_wide": sparse,
     "log_recourse_rules": logs,
     "log_recourse_learned": logs,
 }

@@ -61,6 +61,9 @@ def _run(command: EntryPoint, argv: list[str]) -> int:
     except (ValueError, OSError) as error:
         print(f"pprjax {command.name}: {error}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        print(f"pprjax {command.name}: out of memory: {error or 'no more can be had'}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print(f"pprjax {command.name}: interrupted; no half-written file was left behind", file=sys.stderr)
         return 130

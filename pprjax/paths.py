@@ -92,7 +92,7 @@ class Paths:
 
     def padded_to(self, length: int) -> Paths:
         """The same paths in an array of `length` ≥ max(lengths) symbols."""
-        longest = int(np.max(self.lengths))
+        longest = int(np.max(self.lengths, initial=0))
         if length < longest:
             raise ValueError(f"length: expected at least {longest}, the longest path, got {length}")
         actions = None if self.actions is None else _resize(np.asarray(self.actions), length - 1)

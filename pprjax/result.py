@@ -150,7 +150,8 @@ class Frontier:
         limit = (self.limit + weights[:, None] / (edits + 1.0)).max(1)
         known = np.maximum.accumulate(self._values(), axis=1)
         with np.errstate(invalid="ignore"):  # -inf less -inf, where nothing is feasible
-            proved = (self.limit == known) | (self.limit - known <= ROUNDING * (1.0 + np.abs(self.limit)))
+            near = self.limit - known <= ROUNDING * (1.0 + np.abs(self.limit))
+            proved = (self.limit == known) | (near & np.isfinite(self.limit))
         limit = np.where(proved.all(1), -np.inf, limit)
         bound = np.where(self.rank == 1, limit[self.path], self.bound + close)
         return self.rows_at(rows, weights, bound[rows], limit)

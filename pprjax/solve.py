@@ -98,7 +98,7 @@ def recourse(
             if choice == "search":
                 return _searched_at(task, originals, config, calls, Wanted(n_recourses, min_distance))
         except TooLargeError:
-            if method == "exact":
+            if method == choice:
                 raise
     key = _needed(key)
     if stop == "certified":
@@ -173,10 +173,14 @@ def frontier(
                 raise
     wanted = Wanted(num_distances=_num_distances(task, originals, config, max_edits), **apart)
     if "search" in choices:
-        points = search_points(task, originals, config, wanted=wanted, calls=CALLS if calls is None else calls)
-        return ladder.frontier(
-            points, originals, goal=task.goal, lambda_policy=config.lambda_policy, answered_by="search"
-        )
+        try:
+            points = search_points(task, originals, config, wanted=wanted, calls=CALLS if calls is None else calls)
+            return ladder.frontier(
+                points, originals, goal=task.goal, lambda_policy=config.lambda_policy, answered_by="search"
+            )
+        except TooLargeError:
+            if method == "search":
+                raise
     key = _needed(key)
     return learn_frontier(task, originals, config, key=key, wanted=wanted, ids=ids, progress=progress)
 

@@ -45,6 +45,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         symbols: int[S], what the edit distance compares; default the state itself.
         transition: float[S, A, S] in place of next_state, for a stochastic world: P(s' | s, a). A row of zeros: the
             action is not available there.
+        action_set_size: int, A of Eq. 4, where actions have other names in other states; default A.
 
     Raises:
         ValueError: an array has the wrong shape or an entry out of range; the message names array and entry.
@@ -60,6 +61,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         symbols=None,
         *,
         transition=None,
+        action_set_size=None,
     ):
         if (next_state is None) == (transition is None):
             raise ValueError("next_state, transition: expected exactly one of the two")
@@ -69,6 +71,9 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         else:
             table, cumulative = _transition(transition)
         self.num_states, self._num_actions = table.shape
+        self._action_set_size = action_set_size
+        if action_set_size is not None:
+            self.action_set_size = lambda params: action_set_size
         terminal = _flags("terminal", terminal, (self.num_states,))
         table = np.where(terminal[:, None], -1, table)  # there, no action is available
         rewards = _numbers("reward", reward, table.shape)
@@ -90,7 +95,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
 
     @property
     def _shape(self) -> tuple:
-        return self.num_states, self._num_actions, self.deterministic
+        return self.num_states, self._num_actions, self.deterministic, self._action_set_size
 
     @property
     def default_params(self) -> TabularParams:

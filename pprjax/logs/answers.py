@@ -41,11 +41,13 @@ class Originals:
             met &= paths["good"].fill_null(True).to_numpy()
         return cls(logged, paths["path"], agents, reward, met, paths["id"].to_numpy())
 
-    def groups(self) -> list[Int[np.ndarray, " M"]]:
-        """Of the paths that miss the goal, those of one agent that begin in the same state."""
-        both = np.stack([self.agents, np.asarray(self.paths.symbols)[:, 0]], axis=1)
-        pairs = np.unique(both[~self.met], axis=0)
-        return [np.flatnonzero(~self.met & (both == pair).all(1)) for pair in pairs]
+    def groups(self, *, by_start: bool) -> list[Int[np.ndarray, " M"]]:
+        """Of the paths that miss the goal, those of one agent, which may have to begin in the same state as well."""
+        missed = np.flatnonzero(~self.met)
+        start = np.asarray(self.paths.symbols)[missed, 0] if by_start else np.zeros(len(missed), np.int32)
+        _, group = np.unique(np.stack([self.agents[missed], start]), axis=1, return_inverse=True)
+        order = np.argsort(group, kind="stable")
+        return np.split(missed[order], np.flatnonzero(np.diff(group[order])) + 1) if missed.size else []
 
 
 def count_met(fitted: Fitted, log: Log) -> int:

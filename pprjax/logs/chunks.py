@@ -26,6 +26,10 @@ CHUNK = 20_000
 """Paths of a chunk, roughly."""
 
 
+STATES = 2**23
+"""States of the paths of a chunk at most, each counted as long as the longest."""
+
+
 def scatter(log: Log, folder: Path, *, size: int = CHUNK) -> None:
     """Split a log into chunks of about `size` paths, in the folders folder/0, folder/1, …, some of which may lack.
 
@@ -130,7 +134,8 @@ def begin(job: Job) -> tuple[Log, Fitted]:
     log.save()
     fitted = job.fitting.fit(log)
     check(fitted, job.config, job.search)
-    scatter(log, job.work / "chunks", size=job.chunk)
+    widest = max(log.longest, fitted.max_steps + 1)
+    scatter(log, job.work / "chunks", size=max(1, min(job.chunk, STATES // widest)))
     return log, fitted
 
 

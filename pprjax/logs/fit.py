@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
 from pprjax import goals
 from pprjax.logs import imitation, marks
@@ -17,6 +17,7 @@ from pprjax.logs.fitted import Fitted, numbers
 from pprjax.logs.log import END, Log, held_out
 from pprjax.logs.mining import mined
 from pprjax.logs.rules import check_goal, parsed
+from pprjax.logs.steps import Steps
 from pprjax.logs.words import unknown_state
 
 MAX_STOCHASTIC_STATES = 512
@@ -71,20 +72,18 @@ def fit_log(
     actions, agents = _natural([counts["action"]]), _natural([counts["agent"], log.alone["agent"]])
     names = {"agent": agents, "state": states, "action": actions, "next": states}
     numbered = counts.with_columns(numbers(counts[column], known) for column, known in names.items())
-    steps = _steps(numbered, (len(states), len(actions)))
-    wanted = _wanted(goal, log, states, steps.times.sum(1) == 0, steps.most_marks)
+    steps = Steps.of(numbered, len(states), len(actions), acted=log.acted)
+    _check_chance(steps)
+    wanted = _wanted(goal, log, states, steps.visits == 0, _most_marks(steps))
     ends_there = wanted.ends if wanted.ends is not None and not wanted.marks.size else False
-    likelihoods = {} if smoothing is not None else _likelihoods(numbered, steps.times.shape)
+    likelihoods = {} if smoothing is not None else _likelihoods(numbered)
     fitted = Fitted(
         states=states,
         actions=actions,
         agents=agents,
         deterministic=deterministic or not log.acted,
-        next_state=steps.next_state,
-        transition=steps.transition,
-        times=steps.times,
-        reward=steps.reward,
-        terminal=(steps.times.sum(1) == 0) | ends_there,
+        steps=steps,
+        terminal=(steps.visits == 0) | ends_there,
         goal=wanted.goal,
         ends=wanted.ends,
         marks=wanted.marks,
@@ -115,40 +114,19 @@ def _check_deterministic(log: Log) -> None:
         )
 
 
-class _Steps(NamedTuple):
-    """What each action did in each state."""
-
-    times: Int[np.ndarray, "S A"]  # how often it was taken
-    reward: Float[np.ndarray, "S A"]  # the mean of what it paid
-    next_state: Int[np.ndarray, "S A"] | None  # -1 where it was never taken; None where it led here and there
-    transition: Float[np.ndarray, "S A S"] | None  # the shares, where it led here and there
-
-    @property
-    def most_marks(self) -> int:
-        """How many marks leave the world that remembers them small enough."""
-        if self.transition is None:
-            return MOST_ASKED
-        return int(min(MOST_ASKED, np.log2(MAX_STOCHASTIC_STATES / len(self.times))))
-
-
-def _steps(numbered: pl.DataFrame, shape: tuple[int, int]) -> _Steps:
-    edges = numbered.group_by("state", "action", "next").agg(pl.col("count", "reward").sum())
-    s, a, target, count, paid = (edges[c].to_numpy() for c in ("state", "action", "next", "count", "reward"))
-    times, reward = np.zeros(shape, np.int64), np.zeros(shape)
-    np.add.at(times, (s, a), count)
-    np.add.at(reward, (s, a), paid)
-    next_state = transition = None
-    if len(s) == (times > 0).sum():
-        next_state = np.full(shape, -1, np.int32)
-        next_state[s, a] = target
-    elif shape[0] > MAX_STOCHASTIC_STATES:
+def _check_chance(steps: Steps) -> None:
+    if steps.chances is not None and steps.num_states > MAX_STOCHASTIC_STATES:
         raise ValueError(
-            f"log: chance decides in this world, and it has {shape[0]} states, more than {MAX_STOCHASTIC_STATES}"
+            f"log: chance decides in this world, and it has {steps.num_states} states, more than "
+            f"{MAX_STOCHASTIC_STATES}"
         )
-    else:
-        transition = np.zeros((*shape, shape[0]))
-        transition[s, a, target] = count / times[s, a]
-    return _Steps(times, reward / np.maximum(times, 1), next_state, transition)
+
+
+def _most_marks(steps: Steps) -> int:
+    """How many marks leave the world that remembers them small enough."""
+    if steps.chances is None:
+        return MOST_ASKED
+    return int(min(MOST_ASKED, np.log2(MAX_STOCHASTIC_STATES / steps.num_states)))
 
 
 def _natural(columns: list[pl.Series]) -> np.ndarray:
@@ -266,17 +244,21 @@ def _votes(
     return marks.Votes(*whole), via["cell"].to_numpy(), via["state"].to_numpy(), split
 
 
-def _likelihoods(numbered: pl.DataFrame, shape: tuple[int, int]) -> dict[float, float]:
+def _likelihoods(numbered: pl.DataFrame) -> dict[float, float]:
     by = ["agent", "state", "action"]
     sums = numbered.group_by(by).agg(
         trained=(pl.col("count") * ~pl.col("held")).sum(), held=(pl.col("count") * pl.col("held")).sum()
     )
-    sums = sums.sort(by).with_columns(total=pl.col("trained").sum().over("agent", "state"))
-    s, a = sums["state"].to_numpy(), sums["action"].to_numpy()
-    trained, held, total = (sums[c].to_numpy() for c in ("trained", "held", "total"))
-    times = np.zeros(shape, np.int64)
-    np.add.at(times, (s, a), trained)
-    prior = np.where(times > 0, imitation.shared_policy(times), 0.0)[s, a]
+    sums = sums.with_columns(
+        total=pl.col("trained").sum().over("agent", "state"), everyone=pl.col("trained").sum().over("state", "action")
+    )
+    pairs = sums.select("state", "action", "everyone").unique().filter(pl.col("everyone") > 0)
+    prior = imitation.shared_policy(pairs["everyone"].to_numpy(), pairs["state"].to_numpy())
+    priors = pairs.select("state", "action", prior=pl.Series(prior, dtype=pl.Float64))
+    sums = sums.join(priors, on=["state", "action"], how="left").sort(by)
+    columns = ("trained", "total", "held")
+    trained, total, held = (sums[c].to_numpy() for c in columns)
+    prior = sums["prior"].fill_null(0.0).to_numpy()
     return {m: imitation.held_out_log_likelihood(trained, total, prior, held, m) for m in imitation.SMOOTHINGS}
 
 

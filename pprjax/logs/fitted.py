@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pprjax.declare import Rule, product
 from pprjax.io import output_folder, write_json, write_table
 from pprjax.logs import imitation, marks
 from pprjax.logs.bins import Edges
+from pprjax.logs.steps import Steps
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.task import Task
@@ -36,10 +38,7 @@ class Fitted:
     actions: np.ndarray  # str[A] or int64[A]
     agents: np.ndarray  # str[N] or int64[N]
     deterministic: bool  # by definition or because the user says so: then certificates hold
-    next_state: np.ndarray | None  # int32[S, A], -1 where the log has no such step; None in a world of chance
-    transition: np.ndarray | None  # float64[S, A, S], P(s' | s, a); None where no step contradicts another
-    times: np.ndarray  # int64[S, A], how often the log has each step
-    reward: np.ndarray  # float64[S, A], the mean of those paid
+    steps: Steps  # E, those that the log has
     terminal: np.ndarray  # bool[S], nothing was ever done there, or it is a state of the goal
     goal: goals.Goal | None
     ends: np.ndarray | None  # bool[S·2^k], what meets the goal where it is one on states, see `pprjax.logs.marks`
@@ -55,14 +54,14 @@ class Fitted:
     rules_left_out: int = 0  # that all good paths keep and no recourse is held to, see `pprjax.logs.mining`
 
     @cached_property
-    def shared(self) -> Float[np.ndarray, "S A"]:
-        """P_all."""
-        return imitation.shared_policy(self.times)
+    def transition(self) -> Float[np.ndarray, "S A S"] | None:
+        """P(s' | s, a); None where no step contradicts another."""
+        return self.steps.transition()
 
     @property
     def evidence(self) -> tuple[int, int]:
         """How many pairs of a state and an action the log has, and how many of them more than once."""
-        return int((self.times > 0).sum()), int((self.times > 1).sum())
+        return len(self.steps.times), int((self.steps.times > 1).sum())
 
     @property
     def _memories(self) -> int:
@@ -74,13 +73,14 @@ class Fitted:
         """The world, with memory of the marks, as a TabularMDP; it starts in state 0, see `task`."""
         tabular = importlib.metadata.entry_points(group="pprjax.worlds")["tabular"].load()
         world = tabular(
-            None if self.next_state is None else marks.following(self.next_state, self.marks),
-            np.tile(self.reward, (self._memories, 1)),
+            None if self.transition is not None else marks.following(self.steps.next_state(), self.marks),
+            np.tile(self.steps.table(self.steps.reward, 0.0), (self._memories, 1)),
             np.tile(self.terminal, self._memories) | (False if self.ends is None else self.ends),
             0,
             self.max_steps,
             symbols=np.tile(np.arange(len(self.states)), self._memories),
             transition=None if self.transition is None else marks.chances(self.transition, self.marks),
+            action_set_size=len(self.actions),
         )
         world.deterministic = self.deterministic  # a table that no step contradicts is no proof
         return world
@@ -89,16 +89,19 @@ class Fitted:
     def _first_rows(self) -> Int[np.ndarray, " N"]:
         return np.searchsorted(self.own["agent"].to_numpy(), np.arange(len(self.agents) + 1))
 
-    def counts_of(self, agent: int) -> Int[np.ndarray, "S A"]:
-        """How often this agent, by its number, took each action."""
+    def counts_of(self, agent: int) -> Int[np.ndarray, " E"]:
+        """How often this agent, by its number, took each step."""
         mine = self.own[int(self._first_rows[agent]) : int(self._first_rows[agent + 1])]
-        counts = np.zeros(self.times.shape, np.int64)
-        counts[mine["state"].to_numpy(), mine["action"].to_numpy()] = mine["count"].to_numpy()
+        counts = np.zeros(len(self.steps.times), np.int64)
+        at = self.steps.numbers(mine["state"].to_numpy(), mine["action"].to_numpy())
+        counts[at] = mine["count"].to_numpy()
         return counts
 
-    def probs(self, agent: int) -> Float[np.ndarray, "S A"]:
+    def probs(self, agent: int) -> Float[np.ndarray, " E"]:
         """P_A of an agent, by its number."""
-        return imitation.agent_policy(self.counts_of(agent), self.shared, self.smoothing)
+        counts, state = self.counts_of(agent), self.steps.state
+        total = np.bincount(state, counts, len(self.states))[state]
+        return imitation.smoothed(counts, total, self.steps.shared, self.smoothing)
 
     def task(self, agent: int, start: int, transition: Float[Array, "T S A S"] | None = None) -> Task:
         """The task of an agent whose paths begin in a state, both by their numbers; with chances for each step."""
@@ -110,9 +113,25 @@ class Fitted:
         policy = TablePolicy(jnp.asarray(self.world_probs(agent)))
         return Task(self.env, policy, goal=self.goal, params=params, constraints=Constraints(rules=self.rules))
 
+    def to_columns(self, paths: Paths) -> Paths:
+        """Logged paths with the actions of `env` in place of those of the log."""
+        return self._renamed(paths, lambda s, a: self.steps.column[self.steps.numbers(s, a)])
+
+    def to_actions(self, paths: Paths) -> Paths:
+        """Paths through `env` with the actions of the log in place of its own."""
+        return self._renamed(paths, self.steps.action_of)
+
+    def _renamed(self, paths: Paths, name: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Paths:
+        symbols, actions = np.asarray(paths.symbols), np.array(paths.actions)
+        row, place = np.nonzero(actions != PAD)
+        actions[row, place] = name(symbols[row, place], actions[row, place])
+        return Paths(symbols, np.asarray(paths.lengths), actions)
+
     def world_probs(self, agent: int) -> Float[np.ndarray, "R A"]:
-        """P_A of an agent over the states of `env`."""
-        return np.tile(self.probs(agent), (self._memories, 1))
+        """P_A of an agent over the states of `env`; where nothing was ever done, anything is as likely."""
+        table = self.steps.table(self.probs(agent), 0.0)
+        table[self.steps.visits == 0] = 1.0 / table.shape[1]
+        return np.tile(table, (self._memories, 1))
 
     def check_noise(self) -> None:
         """Raise a ValueError where the observed noise of a path takes too much: T S² A is more than 2²⁷."""
@@ -195,26 +214,22 @@ class Fitted:
     def save(self, folder: str | Path) -> None:
         """Write transitions.parquet, policies.parquet and fit.json to a folder, to be looked at."""
         folder = output_folder(folder)
-        weights = self.transition
-        if weights is None:
-            assert self.next_state is not None
-            s, a = np.nonzero(self.next_state >= 0)
-            target, prob = self.next_state[s, a], np.ones(len(s))
-        else:
-            s, a, target = np.nonzero(weights)
-            prob = weights[s, a, target]
+        steps, chances = self.steps, self.steps.chances
+        step, target, prob = np.arange(len(steps.target)), steps.target, np.ones(len(steps.target))
+        if chances is not None:
+            step, target, prob = (chances[c].to_numpy() for c in ("step", "target", "share"))
         world = {
-            "state": self.states[s].tolist(),
-            "action": self.actions[a].tolist(),
+            "state": self.states[steps.state[step]].tolist(),
+            "action": self.actions[steps.action[step]].tolist(),
             "next": self.states[target].tolist(),
             "prob": prob,
-            "reward": self.reward[s, a],
+            "reward": steps.reward[step],
             "ends": self.terminal[target],
         }
         write_table(pl.DataFrame(world), folder / "transitions.parquet")
         agent, state, action, count = (self.own[c].to_numpy() for c in ("agent", "state", "action", "count"))
         total = self.own.select(pl.col("count").sum().over("agent", "state")).to_series().to_numpy()
-        prob = imitation.smoothed(count, total, self.shared[state, action], self.smoothing)
+        prob = imitation.smoothed(count, total, steps.shared[steps.numbers(state, action)], self.smoothing)
         policies = {
             "agent": self.agents[agent].tolist(),
             "state": self.states[state].tolist(),

@@ -15,9 +15,12 @@ import polars as pl
 from jaxtyping import Float, Int
 
 from pprjax.certify.edits import whole_costs
+from pprjax.certify.graph import Weighed, weigh
+from pprjax.certify.near import CALLS, merged, near
 from pprjax.config import Config, check_config
 from pprjax.logs.answers import Answers, Originals
 from pprjax.logs.fitted import Fitted
+from pprjax.logs.graphs import Skeleton, graph, skeleton
 from pprjax.logs.log import Log
 from pprjax.paths import Paths
 from pprjax.progress import progress_bar
@@ -47,7 +50,7 @@ class Search:
     seed: int = 0
     """of the training."""
     calls: int | None = None
-    """steps of the world that the proof of a search may take; by default 100,000."""
+    """steps that may be looked at for one path, for a proof; by default 4,194,304, with method search 100,000."""
     ladder: bool = False
     """write to OUT.ladder the best recourse for each number of edits, of which OUT has one."""
 
@@ -70,7 +73,7 @@ def recourse_log(
         noise: where chance decides, whether it decides anew, "fresh", or as on the logged path as far as that path
             tells, "observed": what would have happened on this trip. Where no step contradicts another it is the same.
         seed: of the training. Each path has a key of its own, so its row does not depend on the others.
-        calls: of "search": steps of the world that the proof of one path may take; default 100,000.
+        calls: steps that may be looked at for one path, for a proof; default 4,194,304, with method "search" 100,000.
 
     Returns:
         One row a path, sorted by agent and path: agent, path, status ("met": it reaches the goal already; "failed":
@@ -126,18 +129,30 @@ def answered(
     originals = Originals.of(fitted, paths.sort("agent", "path"))
     answers = Answers(originals, fitted.max_steps)
     advance(int(originals.met.sum()), np.zeros(0))
-    solve = partial(_solve, answers, fitted, config, search)
-    for mine in originals.groups():
-        try:
-            solve(mine)
-        except ValueError:  # of one of them; the others can be solved
-            for path in mine:
-                try:
-                    solve(np.array([path]))
-                except ValueError as error:
-                    answers.fail(path, str(error))
+    as_graph = _is_near(fitted, config, search)
+    solve = partial(_solve_near, answers, fitted, skeleton(fitted)) if as_graph else partial(_solve, answers, fitted)
+    for mine in originals.groups(by_start=not as_graph):
+        _halving(answers, partial(solve, config, search), mine)
         advance(len(mine), answers.numbers["gap"][mine])
     return answers
+
+
+def _halving(answers: Answers, solve: Callable[[np.ndarray], None], mine: Int[np.ndarray, " M"]) -> None:
+    """Solve these paths; where that fails or takes too much memory, one half and then the other. One alone fails."""
+    try:
+        solve(mine)
+    except (ValueError, MemoryError, jax.errors.JaxRuntimeError) as error:
+        if len(mine) > 1:
+            _halving(answers, solve, mine[: len(mine) // 2])
+            _halving(answers, solve, mine[len(mine) // 2 :])
+        elif isinstance(error, ValueError):
+            answers.fail(mine[0], str(error))
+        elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+            length = int(np.asarray(answers.originals.paths.lengths)[mine[0]])
+            said = f"out of memory, for this path of {length:,} states alone: {error}".rstrip(": ")
+            answers.fail(mine[0], f"{said}; ask for less, see --calls and --max-steps")
+        else:
+            raise
 
 
 def check(fitted: Fitted, config: Config, search: Search) -> None:
@@ -164,36 +179,82 @@ def _solve(answers: Answers, fitted: Fitted, config: Config, search: Search, min
     originals = answers.originals
     agent, start = int(originals.agents[mine[0]]), int(np.asarray(originals.paths.symbols)[mine[0], 0])
     if fitted.deterministic and search.method != "learn" and all(cost == int(cost) for cost in config.costs):
-        _certify(answers, fitted.task(agent, start), config, search, mine)
+        _certify(answers, fitted, fitted.task(agent, start), config, search, mine)
         return
     for at, chances in _trips(fitted, originals.paths, mine, search.noise):
-        _learn(answers, fitted.task(agent, start, chances), config, search, at)
+        _learn(answers, fitted, fitted.task(agent, start, chances), config, search, at)
         answers.likely[at] = fitted.probability(answers.paths(at), chances)
 
 
-def _certify(answers: Answers, task: Task, config: Config, search: Search, mine: Int[np.ndarray, " M"]) -> None:
-    paths = answers.originals.paths[mine]
+def _is_near(fitted: Fitted, config: Config, search: Search) -> bool:
+    """Whether paths are answered in the graph of the log: what the goal asks, its rows know."""
+    asked = fitted.goal is None or fitted.ends is not None
+    whole = all(cost == int(cost) for cost in config.costs)
+    return asked and fitted.deterministic and whole and search.method in ("auto", "exact")
+
+
+def _solve_near(
+    answers: Answers, fitted: Fitted, bones: Skeleton, config: Config, search: Search, mine: Int[np.ndarray, " M"]
+) -> None:
+    """Find the recourses of these paths, which are one agent's, in the graph of the log."""
+    world = graph(fitted, bones, int(answers.originals.agents[mine[0]]), config.habit)
+    weighed = weigh(world, float(config.lambda_policy))
+    size = np.log2(np.asarray(answers.originals.paths.lengths)[mine]).astype(int) // 2
+    for alike in np.unique(size):  # tables are as wide as the longest
+        _find_near(answers, weighed, bones, config, search, mine[size == alike])
+
+
+def _find_near(
+    answers: Answers, weighed: Weighed, bones: Skeleton, config: Config, search: Search, mine: Int[np.ndarray, " M"]
+) -> None:
+    """The same of paths that are about as long; those that are alike are solved once."""
+    paths, lambda_path = answers.originals.paths[mine], float(config.lambda_path)
+    symbols, first, whose = np.unique(np.asarray(paths.symbols), axis=0, return_index=True, return_inverse=True)
+    solve = partial(
+        near, weighed, paths[first], bones.begin[symbols[:, 0]], costs=whole_costs(config), calls=search.calls
+    )
+    every = solve(lambda_path=None if search.ladder else lambda_path)
+    best = every.at(lambda_path)
+    if search.ladder and (best.gap > 0).any():  # all rungs were too many, the best may be not
+        best = solve(lambda_path=lambda_path).at(lambda_path)
+        every = merged(every, best)
+    whose, refused = whose.ravel(), (best.gap > 0) & (search.method == "exact")
+    for path in mine[refused[whose]]:
+        answers.fail(path, f"not proved within {search.calls or CALLS:,} steps; ask for more --calls, or for auto")
+    kept = ~refused[whose]
+    answers.take(best, every if search.ladder else None, whose[kept], mine[kept])
+
+
+def _certify(
+    answers: Answers, fitted: Fitted, task: Task, config: Config, search: Search, mine: Int[np.ndarray, " M"]
+) -> None:
+    paths = fitted.to_columns(answers.originals.paths[mine])
     rows = np.concatenate([paths.symbols, cast(np.ndarray, paths.actions)], axis=1)
     _, first, whose = np.unique(rows, axis=0, return_index=True, return_inverse=True)  # those alike are solved once
     options: dict[str, Any] = dict(method=search.method, calls=search.calls)
-    answers.take(*_found(task, paths[first], config, search.ladder, options), whose.ravel(), mine)
+    found = _found(fitted, task, paths[first], config, search.ladder, options)
+    answers.take(*found, whose.ravel(), mine)
 
 
-def _learn(answers: Answers, task: Task, config: Config, search: Search, mine: Int[np.ndarray, " M"]) -> None:
+def _learn(
+    answers: Answers, fitted: Fitted, task: Task, config: Config, search: Search, mine: Int[np.ndarray, " M"]
+) -> None:
     originals = answers.originals
     key = jax.random.key(search.seed)
     options: dict[str, Any] = dict(method="learn", key=key, ids=originals.ids[mine], progress=False)
-    found = _found(task, originals.paths[mine], config, search.ladder, options)
+    found = _found(fitted, task, fitted.to_columns(originals.paths[mine]), config, search.ladder, options)
     answers.take(*found, np.arange(len(mine)), mine)
 
 
 def _found(
-    task: Task, paths: Paths, config: Config, ladder: bool, options: dict[str, Any]
+    fitted: Fitted, task: Task, paths: Paths, config: Config, ladder: bool, options: dict[str, Any]
 ) -> tuple[Recourse, Frontier | None]:
     """The recourses, and the frontier that they are on where it is wanted."""
     if not ladder:
-        return recourse(task, paths, config, **options), None
+        best = recourse(task, paths, config, **options)
+        return dataclasses.replace(best, paths=fitted.to_actions(best.paths)), None
     every = frontier(task, paths, config, **options)
+    every = dataclasses.replace(every, paths=fitted.to_actions(every.paths))
     return every.at(config.lambda_path), every
 
 

@@ -16,19 +16,15 @@ SMOOTHINGS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 """The values of m that are tried."""
 
 
-def shared_policy(counts: Int[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
-    """P_all: zero where nobody took an action, even where nobody took any."""
-    taken = counts > 0
-    kinds = taken.sum(1, keepdims=True)
-    prior = np.where(kinds > 0, taken / np.maximum(kinds, 1), 1.0 / counts.shape[1])
-    return (counts + prior) / (counts.sum(1, keepdims=True) + 1.0)
+def shared_policy(times: Int[np.ndarray, " E"], state: Int[np.ndarray, " E"]) -> Float[np.ndarray, " E"]:
+    """P_all of the E distinct steps.
 
-
-def agent_policy(
-    counts: Int[np.ndarray, "S A"], shared: Float[np.ndarray, "S A"], smoothing: float
-) -> Float[np.ndarray, "S A"]:
-    """P_i, of an agent's own counts."""
-    return smoothed(counts, counts.sum(1, keepdims=True), shared, smoothing)
+    Args:
+        times: how often everyone took each, at least once.
+        state: the state that each leaves.
+    """
+    kinds, total = np.bincount(state), np.bincount(state, times)
+    return (times + 1.0 / kinds[state]) / (total[state] + 1.0)
 
 
 def smoothed(

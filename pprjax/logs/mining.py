@@ -173,7 +173,7 @@ def _most_visited(fitted: Fitted, log: Log) -> Int[np.ndarray, " F"]:
     """The states that rules are mined of, by their numbers."""
     arrived = numbers(log.counts["next"], fitted.states).to_numpy()
     visits: Float[np.ndarray, " S"] = np.bincount(arrived, log.counts["count"].to_numpy(), len(fitted.states))
-    visits = np.maximum(visits, fitted.times.sum(1))
+    visits = np.maximum(visits, fitted.steps.visits)
     return np.sort(np.argsort(-visits, kind="stable")[:MOST_MINED])
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from pprjax import ladder
+from pprjax.certify.limits import TooLargeError
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
 from pprjax.ladder import Ladder, Points, Wanted, tolerated
@@ -30,6 +31,9 @@ BREADTH = 8
 
 WEIGHTS = (0.0, 1.0, 3.0, 10.0)
 """Of that promise beside v, there; elsewhere 1."""
+
+MAX_BYTES = 2**31
+"""The most memory that the prefixes of one original may take, by what is known before they are made."""
 
 SIDE_BY_SIDE = 2**22
 """Children that all beams of one program may have in a layer."""
@@ -58,7 +62,8 @@ def search_points(
         width: nodes that the beam keeps of each layer for each number of edits, at least.
 
     Raises:
-        ValueError: the world's `promise` is NaN, or a path earns more than its `goal_bound` says that may still come.
+        ValueError: the world's `promise` is NaN, a path earns more than its `goal_bound` says that may still come, or
+            the beam of one original takes more than MAX_BYTES.
     """
     size = len(originals)
     kept = kept_symbols(task.constraints, originals)
@@ -69,7 +74,7 @@ def search_points(
     padded = originals.padded()
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, lambdas)
     shape = _shape(task, config, wanted.num_distances, width, calls)
-    together = max(1, SIDE_BY_SIDE // (shape.room * task.num_actions))
+    together = _together(task, shape.room, int(np.max(originals.lengths)))
     parts, nothing = [], ladder.empty(task, wanted)
     for low in range(0, size, together):
         part = jax.tree.map(lambda x, low=low: jnp.asarray(x[low : low + together]), inputs)
@@ -100,6 +105,24 @@ def search_points(
     best = jax.tree.map(lambda *rows: np.stack(rows), *rows)
     limit, rest = np.stack(limits), np.stack(rest)
     return Points(best=best, limit=limit, unseen=rest, calls=used, original_goal=traced.reward_goal)
+
+
+def _together(task: Task, room: int, length: int) -> int:
+    """How many originals go side by side.
+
+    Raises:
+        TooLargeError: the nodes of one layer, with their children, take more than MAX_BYTES.
+    """
+    each = 4 * (2 * task.horizon + length + task.num_actions)
+    known = hasattr(task.env, "next_symbols")  # else every child is stepped before any is dropped
+    needed = room * each * (2 if known else 1 + task.num_actions)
+    if needed > MAX_BYTES:
+        raise TooLargeError(
+            f"task: the beam of an original of {length:,} symbols takes {needed / 2**30:.1f} GiB, more than "
+            f"{MAX_BYTES / 2**30:.1f}: {room:,} prefixes of {task.horizon:,} actions, and {task.num_actions:,} "
+            "that may follow each; allow fewer edits (max_edits) or a smaller horizon"
+        )
+    return max(1, SIDE_BY_SIDE // (room * task.num_actions))
 
 
 def _limit(search: Search, best: Ladder, unseen: list[Float[np.ndarray, " E"]]) -> Float[np.ndarray, " E"]:

@@ -50,14 +50,15 @@ def test_what_is_proved_infeasible_is_not_counted_as_certified(run):
 
 
 def test_without_a_proof_it_says_that_none_was_found(run, monkeypatch):
-    solve = frames.recourse
+    solve = frames.near
 
     def unproved(*given, **options):
         found = solve(*given, **options)
-        return found.replace(bound=np.full(len(found), np.inf), method=np.full(len(found), "learn"))
+        unknown = np.full_like(found.limit, np.inf)
+        return found.replace(limit=unknown, answered_by=np.full(len(unknown), "search"))
 
-    monkeypatch.setattr(frames, "recourse", unproved)
-    assert "2 reached_goal, 1 infeasible without proof; 2 learned without a certificate." in run(visits())
+    monkeypatch.setattr(frames, "near", unproved)
+    assert "2 reached_goal, 1 infeasible without proof; 2 searched." in run(visits())
     assert set(pl.read_parquet("visits.recourse.parquet")["reason"].drop_nulls()) == {"none was found"}
 
 

@@ -22,7 +22,7 @@ def test_a_log_with_actions_is_certified_only_where_its_world_is_said_to_be_dete
     log = read_log(WALKS, NAMED)
     few = next(log.frames()).filter(~pl.col("states").list.contains("garden"))[:2]
     silent, said = fit_log(log, GOAL), fit_log(log, GOAL, deterministic=True)
-    np.testing.assert_array_equal(silent.next_state, said.next_state)
+    np.testing.assert_array_equal(silent.steps.target, said.steps.target)
     assert [fitted.task(0, 0).env.deterministic for fitted in (silent, said)] == [False, True]
     with pytest.raises(ValueError, match=r"^method: a log can't show that its world is deterministic; .*--determ"):
         recourse_frame(silent, few, CONFIG, Search("exact"))
@@ -88,7 +88,7 @@ def test_the_first_step_that_contradicts_a_deterministic_world_is_named(tmp_path
 
 
 def test_the_command_says_what_the_log_shows_and_what_would_certify(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(frames, "_learn", lambda answers, task, config, seed, mine: None)
+    monkeypatch.setattr(frames, "_learn", lambda answers, fitted, task, config, search, mine: None)
     WALKS.write_csv(tmp_path / "log.csv")
     columns = ["recourse", str(tmp_path / "log.csv"), "--action", "action", "--goal", GOAL]
     assert main([*columns, "-o", str(tmp_path / "a.parquet")]) == 0

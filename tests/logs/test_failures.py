@@ -24,24 +24,24 @@ def late(tmp_path):
     return paths.filter(~pl.col("states").list.contains("garden")).sort("path")["states"].to_list()[-1]
 
 
-def refuse(monkeypatch, states):
+def refuse(monkeypatch, states, error):
     """Certificates of paths with these states take too much."""
     names = sorted(WALKS["state"].unique())
-    solve = frames.recourse
+    solve = frames.near
 
-    def refuses(task, originals, config, **options):
+    def refuses(weighed, originals, start, **options):
         if [names.index(state) for state in states] in originals.to_lists():
-            raise TooLargeError("task: too much")
-        return solve(task, originals, config, **options)
+            raise error
+        return solve(weighed, originals, start, **options)
 
-    monkeypatch.setattr(frames, "recourse", refuses)
+    monkeypatch.setattr(frames, "near", refuses)
 
 
-def check_that_only_they_failed(found, expected, states):
+def check_that_only_they_failed(found, expected, states, reason):
     failed = pl.col("original") == pl.Series([states] * found.height)
     assert 0 < found.filter(failed).height < found.height / 2
     assert set(found.filter(failed)["status"]) == {"failed"}
-    assert set(found.filter(failed)["reason"]) == {"task: too much"}
+    assert set(found.filter(failed)["reason"]) == {reason}
     assert found.filter(failed).select("recourse").explode("recourse")["recourse"].drop_nulls().is_empty()
     rest = found.filter(~failed)
     assert rest.equals(expected.join(rest.select("agent", "path"), on=["agent", "path"], maintain_order="left"))
@@ -56,14 +56,19 @@ def both(job):
         thread.join()
 
 
+OUT_OF_MEMORY = "out of memory, for this path of {} states alone: 9 GiB; ask for less, see --calls and --max-steps"
+
+
+@pytest.mark.parametrize("error", [TooLargeError("task: too much"), MemoryError("9 GiB")], ids=["told", "memory"])
 @pytest.mark.parametrize("run", [jobs.run, both], ids=["alone", "two processes"])
-def test_a_path_that_fails_late_is_a_row_that_says_why(tmp_path, monkeypatch, late, run):
+def test_a_path_that_fails_late_is_a_row_that_says_why(tmp_path, monkeypatch, late, run, error):
     jobs.run(job(tmp_path, "all.parquet"))
     expected = pl.read_parquet(tmp_path / "all.parquet").sort("agent", "path")
-    refuse(monkeypatch, late)
+    refuse(monkeypatch, late, error)
     run(job(tmp_path, search=Search("exact")))
     found = pl.read_parquet(tmp_path / "out.parquet").sort("agent", "path")
-    check_that_only_they_failed(found, expected, late)
+    reason = OUT_OF_MEMORY.format(len(late)) if isinstance(error, MemoryError) else str(error)
+    check_that_only_they_failed(found, expected, late, reason)
     assert not job(tmp_path).work.exists()
 
 
@@ -71,7 +76,7 @@ def test_a_path_that_fails_late_is_a_row_that_says_why(tmp_path, monkeypatch, la
 def asked(monkeypatch):
     """How many paths Algorithm 1 is asked for; it is not run."""
     sizes = []
-    monkeypatch.setattr(frames, "_learn", lambda answers, task, config, seed, mine: sizes.append(len(mine)))
+    monkeypatch.setattr(frames, "_learn", lambda answers, fitted, task, config, search, mine: sizes.append(len(mine)))
     return sizes
 
 

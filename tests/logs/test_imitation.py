@@ -7,7 +7,7 @@ import pytest
 from log_walks import NAMED, WALKS, walks
 
 from pprjax.logs.fit import fit_log
-from pprjax.logs.imitation import SMOOTHINGS, agent_policy, held_out_log_likelihood, shared_policy
+from pprjax.logs.imitation import SMOOTHINGS, held_out_log_likelihood, shared_policy, smoothed
 from pprjax.logs.log import held_out
 from pprjax.logs.read import read_log
 
@@ -20,19 +20,19 @@ def test_the_smoothing_of_the_highest_held_out_likelihood_is_chosen():
 
 
 def test_an_agent_with_few_steps_acts_like_everyone_and_one_with_many_like_itself():
-    everyone = np.array([[50, 50], [0, 10]])
-    shared = shared_policy(everyone)
-    np.testing.assert_allclose(shared, [[0.5, 0.5], [0.0, 1.0]])
-    np.testing.assert_allclose(agent_policy(np.zeros((2, 2), int), shared, 3.0), shared)
-    own = agent_policy(np.array([[3000, 0], [0, 0]]), shared, 3.0)
-    assert own[0, 0] == pytest.approx((3000 + 1.5) / 3003)
+    state = np.array([0, 0, 1])
+    shared = shared_policy(np.array([50, 50, 10]), state)
+    np.testing.assert_allclose(shared, [0.5, 0.5, 1.0])
+    np.testing.assert_allclose(smoothed(np.zeros(3, int), np.zeros(3, int), shared, 3.0), shared)
+    own = smoothed(np.array([3000, 0, 0]), np.array([3000, 3000, 0]), shared, 3.0)
+    assert own[0] == pytest.approx((3000 + 1.5) / 3003)
     mean = held_out_log_likelihood(np.array([3]), np.array([4]), np.array([0.5]), np.array([7]), 2.0)
     assert mean == pytest.approx(np.log(4 / 6))
 
 
 def test_everyone_counts_one_step_more_spread_over_the_actions_taken_there():
-    shared = shared_policy(np.array([[3, 0, 1], [0, 0, 0]]))
-    np.testing.assert_allclose(shared, [[3.5 / 5, 0.0, 1.5 / 5], [1 / 3, 1 / 3, 1 / 3]])
+    shared = shared_policy(np.array([3, 1, 2]), np.array([0, 0, 4]))
+    np.testing.assert_allclose(shared, [3.5 / 5, 1.5 / 5, 1.0])
 
 
 def test_a_smoothing_is_judged_by_paths_that_it_was_not_counted_from():

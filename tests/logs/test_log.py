@@ -65,19 +65,20 @@ def test_a_recourse_reaches_the_goal_and_is_the_certified_best(expected):
 def test_counts_give_the_world_and_the_agents():
     fitted = fit_log(read_log(WALKS, NAMED), "state=garden")
     states, actions = fitted.states.tolist(), fitted.actions.tolist()
+    next_state, reward = fitted.steps.next_state(), fitted.steps.table(fitted.steps.reward, 0.0)
     for i, room in enumerate(ROOMS):
         for action, step in (("forth", 1), ("back", -1)):
-            there = fitted.next_state[states.index(room), actions.index(action)]
+            there = next_state[states.index(room), actions.index(action)]
             taken = WALKS.filter(state=room, action=action).height
             assert there == (states.index(ROOMS[(i + step) % 5]) if taken else -1)
-    assert fitted.reward[states.index("hall"), actions.index("door")] == 10.0
+    assert reward[states.index("hall"), actions.index("door")] == 10.0
     assert fitted.terminal.tolist() == [s == "garden" for s in states]
     for number, agent in enumerate(fitted.agents.tolist()):
-        mine = fitted.counts_of(number)
+        mine = fitted.steps.table(fitted.counts_of(number), 0)
         for s, state in enumerate(states):
             for a, action in enumerate(actions):
                 assert mine[s, a] == WALKS.filter(agent=agent, state=state, action=action).height
-        np.testing.assert_allclose(fitted.probs(number).sum(1), 1.0)
+        np.testing.assert_allclose(fitted.world_probs(number).sum(1), 1.0)
 
 
 @settings(max_examples=5, deadline=None)
@@ -204,8 +205,9 @@ def test_without_actions_the_action_is_the_next_state():
     log = read_log(WALKS)
     fitted = fit_log(log, "state=garden")
     assert set(fitted.actions) == set(fitted.states)
-    s, a = np.nonzero(fitted.next_state >= 0)
-    assert (fitted.states[fitted.next_state[s, a]] == fitted.actions[a]).all()
+    steps = fitted.steps
+    assert (fitted.states[steps.target] == fitted.actions[steps.action]).all()
+    assert fitted.env.num_actions == np.bincount(steps.state).max() < len(fitted.actions)
 
 
 def test_a_reward_goal_and_a_label_are_met():
@@ -262,7 +264,7 @@ def test_the_drivers_are_recovered_from_their_own_logs():
         table = tables[driver]
         truth = np.exp(table.log_prob)
         row = {int(i): r for r, i in enumerate(table.state_id) if not table.ended[r]}
-        counts, probs = fitted.counts_of(number), fitted.probs(number)
+        counts, probs = fitted.steps.table(fitted.counts_of(number), 0), fitted.world_probs(number)
         kl = 0.0
         for s, name in enumerate(fitted.states.tolist()):
             p = truth[row[name]] if name in row and counts[s].sum() else None

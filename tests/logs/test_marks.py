@@ -95,13 +95,13 @@ def test_a_recourse_passes_through_what_good_paths_passed_through_and_is_the_bes
 
 def every_path(fitted, start):
     """States and actions of every path that ends good: on arrival, or at the horizon."""
-    cellar, size = int(fitted.marks[0]), len(fitted.states)
+    cellar, size, next_state = int(fitted.marks[0]), len(fitted.states), fitted.steps.next_state()
     found = []
     for length in range(1, fitted.max_steps + 1):
         for actions in itertools.product(range(len(fitted.actions)), repeat=length):
             states = [start]
             for a in actions:
-                states.append(int(fitted.next_state[states[-1], a]) if states[-1] >= 0 else -1)
+                states.append(int(next_state[states[-1], a]) if states[-1] >= 0 else -1)
             if states[-1] < 0:
                 continue
             good = [fitted.ends[(cellar in states[: t + 1]) * size + s] for t, s in enumerate(states)]
@@ -112,9 +112,9 @@ def every_path(fitted, start):
 
 def worth(fitted, agent, original, states, actions):
     """Eq. 5."""
-    habit = np.asarray(pprjax.link(fitted.probs(agent)[states[:-1], actions], len(fitted.actions))).sum()
+    habit = np.asarray(pprjax.link(fitted.world_probs(agent)[states[:-1], actions], len(fitted.actions))).sum()
     distance = int(pprjax.levenshtein(np.array(original), np.array(states)))
-    paid = fitted.reward[states[:-1], actions].sum()
+    paid = fitted.steps.table(fitted.steps.reward, 0.0)[states[:-1], actions].sum()
     return paid + CONFIG.lambda_policy * habit + CONFIG.lambda_path / (distance + 1)
 
 

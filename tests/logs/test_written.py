@@ -19,7 +19,7 @@ def test_the_policies_and_the_transitions_are_those_that_were_fitted(tmp_path):
     fitted.save(tmp_path)
     number = [{name: i for i, name in enumerate(names.tolist())} for names in (fitted.states, fitted.actions)]
     policies = pl.read_parquet(tmp_path / "policies.parquet")
-    probs = {agent: fitted.probs(i) for i, agent in enumerate(fitted.agents.tolist())}
+    probs = {agent: fitted.world_probs(i) for i, agent in enumerate(fitted.agents.tolist())}
     assert policies.height > 10
     for row in policies.iter_rows(named=True):
         prob = probs[row["agent"]][number[0][row["state"]], number[1][row["action"]]]

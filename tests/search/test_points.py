@@ -13,6 +13,7 @@ from search_worlds import ALL, L, Votes, sequences
 
 import pprjax
 from pprjax import edit_distance, ladder
+from pprjax.certify.limits import TooLargeError
 from pprjax.ladder import Wanted
 from pprjax.rollout import trace
 from pprjax.search import beam, points
@@ -44,6 +45,17 @@ def test_sequences_are_proved_and_right(width, lambda_policy):
             expected = np.maximum.accumulate(truth_of(task, original, config))
             np.testing.assert_allclose(found.limit[i], expected, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(np.maximum.accumulate(found.best.value[i]), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_beam_that_takes_too_much_is_an_error_before_it_is_begun(monkeypatch):
+    monkeypatch.setattr(points, "MAX_BYTES", 1000)
+    task = sequences(0)
+    originals = task.env.paths(ALL[:1])
+    for solve in (pprjax.recourse, pprjax.frontier):
+        with pytest.raises(TooLargeError, match=f"the beam of an original of {L + 1} symbols takes .* GiB"):
+            solve(task, originals, method="search")
+        with pytest.raises(ValueError, match='key: method "learn" needs one'):  # what else there is
+            solve(task, originals)
 
 
 def test_a_bound_holds_where_the_proof_is_given_no_steps():

@@ -1,0 +1,212 @@
+"""A finite deterministic world as a graph: only the steps that there are, and what is still to come from each state."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float, Int
+
+MOST_ALIKE = 8
+"""Steps of a row that may be like another, at most."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """R rows, the states of a world, and E steps between them, row after row. Arrays on the host.
+
+    What follows a row is told apart by its symbol: two steps of one row that lead to the same symbol lead to one row.
+    """
+
+    first: np.ndarray  # int64[R + 1], the steps of row r are first[r] … first[r + 1] - 1
+    target: np.ndarray  # int32[E], the row that each leads to
+    reward: np.ndarray  # float64[E]
+    habit: np.ndarray  # float64[E], what each adds to R_policy
+    log_prob: np.ndarray  # float64[E], log P_A
+    action: np.ndarray  # int32[E], as the caller numbers them
+    symbol: np.ndarray  # int32[R]
+    ends: np.ndarray  # bool[R], a path ends here and counts; nothing follows
+    cut: np.ndarray  # bool[R], a path that is here after `horizon` actions counts
+    horizon: int  # T, the largest number of actions
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.symbol)
+
+
+@dataclasses.dataclass(frozen=True)
+class Weighed:
+    """A graph at one λ_policy: the E' steps that may lead to an end, the most promising ones of each row first."""
+
+    graph: Graph
+    lambda_policy: float
+    step: np.ndarray  # int64[E'], of the graph
+    row: np.ndarray  # int32[E'], that it leaves
+    target: np.ndarray  # int32[E']
+    weight: np.ndarray  # float64[E'], r + λ_policy·h
+    to_come: np.ndarray  # float64[R], the most R_goal + λ_policy·R_policy that can come; -inf: no end can be reached
+    hops: np.ndarray  # int64[R], the fewest actions to an end
+    best: np.ndarray  # int64[R], the step that attains to_come, -1 at ends and where the horizon decides
+    free_first: np.ndarray  # int64[R + 1], of row r in `free`
+    free: np.ndarray  # int64[F], the steps that may replace or insert a symbol: of those to rows alike the best
+    onward: np.ndarray  # float64[F], the most that can come with such a step and after it; falling in each row
+    by_symbol: np.ndarray  # int64[E'], the steps by their row and the symbol that they lead to
+    key: np.ndarray  # int64[E'], row · (largest symbol + 1) + symbol, of by_symbol
+
+    @property
+    def monotone(self) -> bool:
+        """Whether nothing is earned on the way."""
+        return bool((self.weight <= 0).all())
+
+    def leads_to(self, row: Int[np.ndarray, " M"], symbol: Int[np.ndarray, " M"]) -> Int[np.ndarray, " M"]:
+        """The step from a row to a symbol, -1 where there is none."""
+        if not len(self.key):
+            return np.full(len(row), -1)
+        wanted = row * (int(self.graph.symbol.max()) + 1) + symbol
+        place = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
+        return np.where(self.key[place] == wanted, self.by_symbol[place], -1)
+
+    def so_far(self, start: int) -> Float[np.ndarray, " R"]:
+        """The most that can be earned on the way from a row to each."""
+        value = np.full(self.graph.num_rows, -np.inf)
+        value[start] = 0.0
+        for _ in range(self.graph.horizon):
+            longer = value.copy()
+            np.maximum.at(longer, self.target, value[self.row] + self.weight)
+            if (longer <= value + 1e-12).all():
+                break
+            value = longer
+        return value
+
+    def favourite(self, start: int) -> list[int] | None:
+        """The steps of a path that attains to_come from a row; None where the horizon decides."""
+        steps, row = [], start
+        while not self.graph.ends[row]:
+            step = int(self.best[row])
+            if step < 0 or len(steps) == self.graph.horizon:
+                return None
+            steps.append(step)
+            row = int(self.target[step])
+        return steps
+
+
+def weigh(graph: Graph, lambda_policy: float) -> Weighed:
+    """The steps that count, and bounds on what they can earn."""
+    weight = graph.reward + lambda_policy * graph.habit
+    row = np.repeat(np.arange(graph.num_rows), np.diff(graph.first))
+    step = np.lexsort((np.arange(len(row)), -weight, graph.target, row))  # of steps to one row the best
+    same = np.zeros(len(step), bool)
+    same[1:] = (row[step[1:]] == row[step[:-1]]) & (graph.target[step[1:]] == graph.target[step[:-1]])
+    step = np.sort(step[~same])
+    row, target, weight = row[step], graph.target[step], weight[step]
+    to_come, best, settled = _to_come(graph, row, target, weight)
+    onward = weight + to_come[target]
+    order = np.lexsort((-onward, row))
+    order = order[onward[order] > -np.inf]
+    place = np.full(len(step) + 1, -1)
+    place[order] = np.arange(len(order))
+    row, target = row[order].astype(np.int64), target[order].astype(np.int64)
+    key = row * (int(graph.symbol.max()) + 1) + graph.symbol[target]
+    by_symbol = np.argsort(key, kind="stable")
+    first, weight = np.searchsorted(row, np.arange(graph.num_rows + 1)), weight[order]
+    alike = _alike(graph, first, target[by_symbol], weight[by_symbol])
+    free = np.sort(np.unique(row * graph.num_rows + alike[target], return_index=True)[1])
+    return Weighed(
+        graph=graph,
+        lambda_policy=lambda_policy,
+        step=step[order],
+        row=row,
+        target=target,
+        weight=weight,
+        to_come=to_come,
+        hops=_hops(graph, row, target),
+        best=place[best] if settled else np.full(graph.num_rows, -1),
+        free_first=np.searchsorted(row[free], np.arange(graph.num_rows + 1)),
+        free=free,
+        onward=onward[order][free],
+        by_symbol=by_symbol,
+        key=key[by_symbol],
+    )
+
+
+def _alike(
+    graph: Graph, first: Int[np.ndarray, " R+1"], target: Int[np.ndarray, " E"], weight: Float[np.ndarray, " E"]
+) -> Int[np.ndarray, " R"]:
+    """A number for each row, the same where the same may follow: of a symbol that is put in, only that counts.
+
+    Rows of more than MOST_ALIKE steps are like no other. Where no row has many steps, there is nothing to win.
+    """
+    alike, degree = np.arange(graph.num_rows), np.diff(first)
+    if degree.max(initial=0) <= MOST_ALIKE:
+        return alike
+    for count in range(MOST_ALIKE + 1):
+        rows = np.flatnonzero(degree == count)
+        if rows.size:
+            at = first[rows][:, None] + np.arange(count)
+            what = np.column_stack([graph.ends[rows], graph.cut[rows], target[at], weight[at]])
+            _, index, same = np.unique(what, axis=0, return_index=True, return_inverse=True)
+            alike[rows] = rows[index][same.ravel()]
+    return alike
+
+
+def _to_come(
+    graph: Graph, row: Int[np.ndarray, " E"], target: Int[np.ndarray, " E"], weight: Float[np.ndarray, " E"]
+) -> tuple[Float[np.ndarray, " R"], Int[np.ndarray, " R"], bool]:
+    """The most to come within the horizon, the step that attains it, and whether a longer horizon would change nothing.
+
+    V_0(r) = 0 at ends, else -inf;  V_k(r) = max of V_{k-1}(r) and max over the steps of r of weight + V_{k-1}(target).
+    """
+    value = np.where(graph.ends | graph.cut, 0.0, -np.inf)
+    best = np.full(graph.num_rows, -1)
+    if not len(row):
+        return value, best, not graph.cut.any()
+    leaving, first = np.unique(row, return_index=True)
+    where = np.repeat(np.arange(len(leaving)), np.diff(np.append(first, len(row))))
+    for _ in range(graph.horizon):
+        longer = weight + value[target]
+        most = np.maximum.reduceat(longer, first)
+        better = most > value[leaving] + 1e-12 * (1 + np.abs(np.where(most > -np.inf, most, 0.0)))
+        if not better.any():
+            return value, best, not graph.cut.any()
+        value[leaving[better]] = most[better]
+        attains = np.flatnonzero(better[where] & (longer == most[where]))[::-1]
+        best[row[attains]] = attains  # of equal ones the first stays
+    return value, best, False
+
+
+def _hops(graph: Graph, row: Int[np.ndarray, " E"], target: Int[np.ndarray, " E"]) -> Int[np.ndarray, " R"]:
+    """The fewest actions to an end, by breadth-first search against the steps; more than T where there is none."""
+    hops = np.full(graph.num_rows, graph.horizon + 1)
+    hops[graph.ends | graph.cut] = 0
+    order = np.argsort(target, kind="stable")
+    first = np.searchsorted(target[order], np.arange(graph.num_rows + 1))
+    reached, count = np.flatnonzero(hops == 0), 0
+    while reached.size and count < graph.horizon:
+        count += 1
+        before = np.unique(row[order[ranges(first[reached], first[reached + 1] - first[reached])]])
+        reached = before[hops[before] > graph.horizon]
+        hops[reached] = count
+    return hops
+
+
+def ranges(first: Int[np.ndarray, " N"], count: Int[np.ndarray, " N"]) -> Int[np.ndarray, " M"]:
+    """first[0] … first[0] + count[0] - 1, then those of the next."""
+    return np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+
+
+def symbols_to_come(weighed: Weighed, size: int) -> Float[np.ndarray, " symbols"]:
+    """The most that can come after each of `size` symbols, whatever the way to it."""
+    most = np.full(size, -np.inf)
+    np.maximum.at(most, weighed.graph.symbol, weighed.to_come)
+    return most
+
+
+def count_above(weighed: Weighed, row: Int[np.ndarray, " N"], least: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+    """How many `free` steps of each row can lead to more than `least`: they come first."""
+    low, high = weighed.free_first[row], weighed.free_first[row + 1]
+    begin = low
+    for _ in range(int((high - low).max(initial=0)).bit_length()):
+        middle = np.minimum((low + high) // 2, len(weighed.onward) - 1)
+        above = (weighed.onward[middle] > least) & (low < high)
+        low, high = np.where(above, middle + 1, low), np.where(above, high, np.minimum(middle, high))
+    return low - begin

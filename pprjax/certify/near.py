@@ -1,0 +1,318 @@
+"""The best paths near each original, of a graph: `pprjax.exact` and its frontier where the world is large and sparse.
+
+Originals are worked through in batches, which halve until they fit. One that does not fit alone is answered with what
+was found, and a bound on the rest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from rapidfuzz.distance import Levenshtein
+
+from pprjax.certify.edits import WholeCosts, largest_distance
+from pprjax.certify.edits_to_go import edits_to_go
+from pprjax.certify.graph import Weighed, symbols_to_come
+from pprjax.certify.layers import ROOT, Batch, Layers
+from pprjax.certify.limits import TooLargeError
+from pprjax.metrics import Scores
+from pprjax.paths import PAD, Paths
+from pprjax.result import Frontier, Recourse
+
+PLACES = 2**24
+"""Pairs (original, row) of a batch, roughly; where time counts, triples with it."""
+
+MAX_PLACES = 2**28
+"""The most of one original, a GiB."""
+
+TOGETHER = 2048
+"""Originals of a batch."""
+
+LONG = 100
+"""Symbols from which on it pays to know for each original what can be earned on the way to each row."""
+
+CALLS = 2**22
+"""Steps that are looked at for one original, at most."""
+
+FIRST = 4
+"""One of so many of these steps may be taken before it pays to know the fewest edits to go."""
+
+MAX_GUIDED = 2**25
+"""Steps times symbols of an original, up to which that is known."""
+
+FAVOURITE = -3
+"""The last node of the path that is worth most, whatever its edits."""
+
+RISE = 1e-6
+"""Values that differ by less than this share of their size are the same, as in the certified frontier."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """F paths, original by original, and of each the fewest edits first."""
+
+    whose: np.ndarray  # int64[F]
+    steps: list[list[int]]  # F, of the weighed graph
+    limit: np.ndarray  # float64[B, D + 1], no path of at most so many edits is worth more
+    proved: np.ndarray  # bool[B], nothing was dropped
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """Originals that are still to be worked through."""
+
+    at: np.ndarray  # int64[b], their numbers
+    timed: bool  # whether the actions so far count: some path was longer than the horizon
+    alone: bool = False  # it was tried with others, and was not proved
+
+    def split(self, count: int) -> list[_Part]:
+        """The first ones and the others, the first ones last."""
+        return [dataclasses.replace(self, at=at) for at in (self.at[count:], self.at[:count])]
+
+
+def near(
+    weighed: Weighed,
+    originals: Paths,
+    start: Int[np.ndarray, " B"],
+    *,
+    costs: WholeCosts,
+    lambda_path: float | None = None,
+    calls: int | None = None,
+) -> Frontier:
+    """For each original the best path of each number of edits, or at one λ_path only what decides that.
+
+    Args:
+        originals: B paths.
+        start: the row of the first symbol of each.
+        lambda_path: None: the whole frontier.
+        calls: steps that are looked at for one original, at most; default CALLS.
+
+    Returns:
+        A row is proved where its bound is its value: `calls` sufficed. An original without rows has no path at all
+        where its `limit` is -inf, else none was found. `answered_by` is "exact" where all is proved, else "search".
+        `original_goal` is NaN: nobody asks for it here.
+
+    Raises:
+        TooLargeError: an original takes more than MAX_PLACES.
+    """
+    lengths = np.asarray(originals.lengths, np.int64)
+    order = np.argsort(lengths, kind="stable")
+    size, most = len(lengths), largest_distance(int(lengths.max()), weighed.graph.horizon + 1, costs)
+    limit, proved = np.full((size, most + 1), -np.inf), np.ones(size, bool)
+    rows: list[tuple[int, list[int]]] = []
+    to_come = symbols_to_come(weighed, int(max(np.max(originals.symbols), weighed.graph.symbol.max())) + 1)
+    calls = CALLS if calls is None else calls
+    waiting = [_Part(order, timed=bool(weighed.graph.cut.any()))]
+    while waiting:
+        part = waiting.pop()
+        at = part.at
+        together = min(TOGETHER, PLACES // _places(weighed, int(lengths[at].max()), part.timed))
+        if len(at) > max(1, together):
+            waiting += part.split(max(1, together))
+            continue
+        batch = _batch(weighed, originals, start, at, to_come, lambda_path)
+        if part.alone and len(weighed.row) * batch.symbols.shape[1] <= MAX_GUIDED:
+            batch = batch._replace(to_go=edits_to_go(weighed, batch.symbols[0], costs))
+        try:
+            found = _solve(weighed, batch, costs, part.timed, calls if part.alone else calls // FIRST)
+        except TooLargeError:
+            if len(at) == 1:
+                raise
+            waiting += part.split(len(at) // 2)
+            continue
+        again = _again(weighed, part, found)
+        waiting += again.values()
+        rows += [(int(at[i]), steps) for i, steps in zip(found.whose, found.steps, strict=True) if i not in again]
+        limit[at, : found.limit.shape[1]] = found.limit
+        limit[at, found.limit.shape[1] :] = found.limit[:, -1:]
+        proved[at] = found.proved
+    rows.sort(key=lambda row: row[0])
+    return _described(weighed, originals, rows, limit, proved, costs)
+
+
+def _again(weighed: Weighed, part: _Part, found: Found) -> dict[int, _Part]:
+    """Which originals of a part are to be worked through again: with time, as a path of theirs is longer than it may
+    be; or alone, as not all was proved."""
+    steps = zip(found.whose.tolist(), found.steps, strict=True)
+    long = set() if part.timed else {i for i, path in steps if len(path) > weighed.graph.horizon}
+    again = long if part.alone else long.union(np.flatnonzero(~found.proved).tolist())
+    return {i: _Part(part.at[[i]], timed=part.timed or i in long, alone=i not in long) for i in sorted(again)}
+
+
+def _places(weighed: Weighed, length: int, timed: bool) -> int:
+    """How many rows, or rows with a time, there are for one original.
+
+    Raises:
+        TooLargeError: more than MAX_PLACES.
+    """
+    rows = weighed.graph.num_rows
+    places = rows * (weighed.graph.horizon + length + 1 if timed else 1)
+    if places > MAX_PLACES:
+        raise TooLargeError(
+            f"task: an original of {length:,} symbols takes {places * 4 / 2**30:.1f} GiB, more than "
+            f"{MAX_PLACES * 4 / 2**30:.1f}: {rows:,} states{f' at {places // rows:,} times' if timed else ''}; allow "
+            f"{'more' if weighed.graph.ends.any() and not weighed.graph.cut.any() else 'fewer'} steps (--max-steps)"
+        )
+    return places
+
+
+def merged(every: Frontier, best: Recourse) -> Frontier:
+    """A frontier with the best path at one λ_path of each original, which may be proved where the frontier is not."""
+    there = np.flatnonzero(best.reward > -np.inf)
+    distance, value = best.scores.distance, best.scores.goal + best.lambda_policy * best.scores.r_policy
+    known = best.scores.distance[every.path], value[every.path]
+    beaten = (every.distance >= known[0]) & (every.value <= known[1]) & (best.reward[every.path] > -np.inf)
+    kept = np.flatnonzero(~beaten)
+    path = np.concatenate([every.path[kept], there]).astype(np.int32)
+    order = np.lexsort((np.concatenate([every.distance[kept], distance[there]]), path))
+
+    def joined(one: Any, other: Any) -> Any:
+        return np.concatenate([one[kept], other[there]])[order]
+
+    width = max(every.paths.symbols.shape[1], best.paths.symbols.shape[1])
+    one, other = every.paths.padded_to(width), best.paths.padded_to(width)
+    limit = every.limit[np.arange(len(value)), np.clip(distance, 0, every.limit.shape[1] - 1)]
+    bound = np.where(best.gap == 0, value, np.fmax(limit, value))
+    return dataclasses.replace(
+        every,
+        path=path[order],
+        distance=joined(every.distance, distance),
+        value=joined(every.value, value),
+        bound=joined(every.bound, bound),
+        paths=jax.tree.map(joined, one, other),
+        scores=jax.tree.map(joined, every.scores, best.scores),
+        status=joined(every.status, best.status),
+    )
+
+
+def _batch(
+    weighed: Weighed,
+    originals: Paths,
+    start: Int[np.ndarray, " B"],
+    at: Int[np.ndarray, " b"],
+    to_come: Float[np.ndarray, " symbols"],
+    lambda_path: float | None,
+) -> Batch:
+    """Some of the originals."""
+    lengths = np.asarray(originals.lengths, np.int64)[at]
+    symbols = np.asarray(originals.symbols)[at, : int(lengths.max())]
+    through = np.where(symbols == PAD, np.inf, to_come[symbols])
+    if not weighed.monotone:
+        through[through > -np.inf] = np.inf
+    for i in np.flatnonzero(lengths > LONG):
+        passing = np.full(len(to_come), -np.inf)
+        np.maximum.at(passing, weighed.graph.symbol, weighed.so_far(int(start[at[i]])) + weighed.to_come)
+        through[i] = np.where(symbols[i] == PAD, np.inf, passing[symbols[i]])
+    return Batch(symbols, lengths, np.asarray(start, np.int64)[at], through, lambda_path)
+
+
+def _solve(weighed: Weighed, batch: Batch, costs: WholeCosts, timed: bool, calls: int) -> Found:
+    """The best paths of a batch.
+
+    Raises:
+        TooLargeError: it is too large, and more than one original.
+    """
+    size = len(batch.lengths)
+    last = largest_distance(int(batch.lengths.max()), weighed.graph.horizon + 1, costs)
+    layers = Layers.begin(weighed, batch, costs, last, timed, calls)
+    favourites = {int(row): weighed.favourite(int(row)) for row in np.unique(batch.start)}
+    for i in range(size):
+        steps = favourites[int(batch.start[i])]
+        if steps is not None:
+            symbols = weighed.graph.symbol[[batch.start[i], *weighed.target[steps]]]
+            distance = _distance(batch.symbols[i, : batch.lengths[i]].tolist(), symbols.tolist(), costs)
+            layers.end_value[i, distance] = weighed.weight[steps].sum()
+            layers.end_node[i, distance] = FAVOURITE
+    layers.run()
+    value = layers.end_value
+    limit = np.maximum.accumulate(np.maximum(value, layers.dropped), axis=1)
+    if batch.lambda_path is None:
+        before = np.maximum.accumulate(np.pad(value, ((0, 0), (1, 0)), constant_values=-np.inf)[:, :-1], axis=1)
+        with np.errstate(invalid="ignore"):
+            whose, distance = np.nonzero((value > -np.inf) & ~(value <= before + RISE * (1 + np.abs(before))))
+    else:
+        worth = value + batch.lambda_path / (np.arange(last + 1) + 1.0)
+        distance = worth.argmax(1)
+        whose = np.flatnonzero(worth.max(1) > -np.inf)
+        distance = distance[whose]
+    steps = _paths(layers, layers.end_node[whose, distance])
+    steps = [
+        favourites[int(batch.start[i])] or [] if node == FAVOURITE else path
+        for i, node, path in zip(whose, layers.end_node[whose, distance], steps, strict=True)
+    ]
+    return Found(whose, steps, limit, ~(layers.dropped > layers.need).any(1))
+
+
+def _paths(layers: Layers, last: Int[np.ndarray, " F"]) -> list[list[int]]:
+    """The steps of the paths that end in these nodes."""
+    parent, step = np.concatenate(layers.parent), np.concatenate(layers.step)
+    node, columns = np.maximum(last, 0), []
+    while (step[node] != ROOT).any():
+        columns.append(step[node])
+        node = np.where(step[node] == ROOT, node, parent[node])
+    table = np.stack(columns[::-1], axis=1) if columns else np.full((len(last), 0), -1)
+    return [row[row >= 0].tolist() for row in table]
+
+
+def _distance(one: list[int], other: list[int], costs: WholeCosts) -> int:
+    return Levenshtein.distance(one, other, weights=(costs.insert, costs.delete, costs.substitute))
+
+
+def _described(
+    weighed: Weighed,
+    originals: Paths,
+    rows: list[tuple[int, list[int]]],
+    limit: Float[np.ndarray, "B E"],
+    proved: Bool[np.ndarray, " B"],
+    costs: WholeCosts,
+) -> Frontier:
+    """The paths and what they are worth, counted anew."""
+    graph = weighed.graph
+    path = np.array([i for i, _ in rows], np.int32)
+    lengths = np.array([len(steps) + 1 for _, steps in rows], np.int32)
+    width = int(lengths.max(initial=1))
+    symbols, actions = np.full((len(rows), width), PAD, np.int32), np.full((len(rows), width - 1), PAD, np.int32)
+    sums, distance, ended = np.zeros((3, len(rows))), np.zeros(len(rows), np.int32), np.zeros(len(rows), bool)
+    logged = originals.to_lists()
+    for k, (i, steps) in enumerate(rows):
+        own = weighed.step[steps] if steps else np.zeros(0, np.int64)
+        symbols[k, 0] = logged[i][0]
+        symbols[k, 1 : lengths[k]] = graph.symbol[graph.target[own]]
+        actions[k, : lengths[k] - 1] = graph.action[own]
+        sums[:, k] = [x[own].sum() for x in (graph.reward, graph.habit, graph.log_prob)]
+        distance[k] = _distance(logged[i], symbols[k, : lengths[k]].tolist(), costs)
+        ended[k] = not steps or graph.ends[graph.target[own[-1]]]
+    goal, habit, log_prob = sums
+    value = goal + weighed.lambda_policy * habit
+    scores = Scores(
+        goal=goal,
+        path=1.0 / (distance + 1.0),
+        r_policy=habit,
+        policy=log_prob / np.maximum(lengths - 1, 1),
+        distance=distance,
+        violations=np.zeros(len(rows), np.int32),
+    )
+    reached = np.where(ended, "reached_goal", "cut")
+    known = np.full(limit.shape, -np.inf)
+    known[path, distance] = value
+    known = np.maximum.accumulate(known, axis=1)
+    limit = np.where(proved[:, None], known, np.maximum(known, limit))
+    return Frontier(
+        originals=originals,
+        path=path,
+        rank=np.ones(len(rows), np.int32),
+        distance=distance,
+        value=value,
+        bound=limit[path, distance],
+        paths=Paths(symbols, lengths, actions),
+        scores=scores,
+        status=np.where(distance == 0, "unchanged", reached),
+        limit=limit,
+        original_goal=np.full(len(originals), np.nan),
+        lambda_policy=np.full(len(originals), weighed.lambda_policy),
+        answered_by=np.where(proved, "exact", "search"),
+    )

@@ -1,0 +1,203 @@
+"""The dynamic programme over edits in a graph: against all paths that there are, within a budget, in any company."""
+
+import dataclasses
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pprjax
+from pprjax.certify import layers
+from pprjax.certify.edits import WholeCosts, append
+from pprjax.certify.edits_to_go import NEVER, edits_to_go
+from pprjax.certify.graph import Graph, weigh
+from pprjax.certify.near import merged, near
+
+UNIT = WholeCosts(1, 1, 1)
+
+
+def world(rng, size, horizon, *, gains=False, cut=False, hub=False):
+    """A random graph of `size` states, the last of which is the goal and the one before it a dead end."""
+    there = rng.random((size, size)) < 0.45
+    if hub:  # many states, of which most lead back to the first one alone
+        there[0], there[4:] = True, False
+        there[4:, 0] = True
+    there[-2:] = False
+    row, target = np.nonzero(there)
+    habit = rng.normal(0.3, 1, len(row)) if gains else -rng.exponential(1, len(row)) * (rng.random(len(row)) < 0.7)
+    return Graph(
+        first=np.searchsorted(row, np.arange(size + 1)),
+        target=target.astype(np.int32),
+        reward=rng.integers(-1, 2, len(row)).astype(float) if gains else np.zeros(len(row)),
+        habit=habit,
+        log_prob=-rng.random(len(row)),
+        action=np.arange(len(row), dtype=np.int32),
+        symbol=np.arange(size, dtype=np.int32),
+        ends=np.arange(size) == size - 1,
+        cut=np.arange(size) < (size - 2 if cut else 0),
+        horizon=horizon,
+    )
+
+
+def every_path(graph, start):
+    """All paths that count: their symbols and actions."""
+    found, waiting = [], [([start], [])]
+    while waiting:
+        states, steps = waiting.pop()
+        if graph.ends[states[-1]] or (graph.cut[states[-1]] and len(steps) == graph.horizon):
+            found.append((states, steps))
+        if len(steps) < graph.horizon:
+            for step in range(graph.first[states[-1]], graph.first[states[-1] + 1]):
+                waiting.append(([*states, int(graph.target[step])], [*steps, step]))
+    return found
+
+
+def distance(original, path, costs):
+    column = costs.delete * np.arange(len(original) + 1)
+    for symbol in path:
+        column = append(column, original, symbol, costs)
+    return int(column[-1])
+
+
+def truth(graph, original, lambda_policy, costs):
+    """F(e), the best of all paths of at most e edits."""
+    best: dict[int, float] = {}
+    for states, steps in every_path(graph, int(original[0])):
+        value = (graph.reward[steps] + lambda_policy * graph.habit[steps]).sum()
+        d = distance(original, states, costs)
+        best[d] = max(best.get(d, -np.inf), float(value))
+    rising, most = [], -np.inf
+    for d in sorted(best):
+        if best[d] > most + 1e-6 * (1 + abs(most) if most > -np.inf else 1):
+            rising.append((d, best[d]))
+            most = best[d]
+    return rising
+
+
+def originals(rng, size, count, longest):
+    rows = [rng.integers(0, size, rng.integers(1, longest + 1)) for _ in range(count)]
+    for row in rows:
+        row[0] = rng.integers(0, size - 2)
+    return pprjax.Paths.from_lists(rows)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([UNIT, WholeCosts(2, 1, 3)]))
+def test_the_frontier_and_the_best_path_are_those_of_all_paths_there_are(seed, gains, cut, hub, costs):
+    """With habits that are charged and with some that pay; originals need be no paths of the graph."""
+    rng = np.random.default_rng(seed)
+    size, horizon = (13, 4) if hub else (6, 5)
+    graph = world(rng, size, horizon, gains=gains, cut=cut, hub=hub)
+    if hub and not gains:
+        graph.habit[graph.target == 0] = 0.0  # so that they are alike
+    paths, lambda_path = originals(rng, size, 6, 7), float(rng.choice([0.0, 0.5, 3.0, 10.0]))
+    weighed, start = weigh(graph, 0.7), np.asarray(paths.symbols)[:, 0]
+    front = near(weighed, paths, start, costs=costs)
+    best = near(weighed, paths, start, costs=costs, lambda_path=lambda_path).at(lambda_path)
+    for b, original in enumerate(paths.to_lists()):
+        rising = truth(graph, np.array(original), 0.7, costs)
+        mine = front.path == b
+        assert front.distance[mine].tolist() == [d for d, _ in rising]
+        np.testing.assert_allclose(front.value[mine], [v for _, v in rising], atol=1e-9)
+        most = max((v + lambda_path / (d + 1) for d, v in rising), default=-np.inf)
+        assert best.reward[b] == pytest.approx(most)
+        assert best.status[b] == "infeasible" if not rising else best.gap[b] == 0
+    assert set(front.method) <= {"exact"}
+    for k in range(len(front)):  # and the paths are worth what is said
+        states, n = front.paths.symbols[k], front.paths.lengths[k]
+        steps = front.paths.actions[k, : n - 1]
+        assert (graph.target[steps] == states[1:n]).all()
+        assert front.distance[k] == distance(np.array(paths.to_lists()[front.path[k]]), states[:n], costs)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**31), st.integers(0, 60))
+def test_a_search_that_ends_early_says_how_much_better_a_path_may_be(seed, calls):
+    rng = np.random.default_rng(seed)
+    graph = world(rng, 7, 5)
+    paths = originals(rng, 7, 5, 7)
+    weighed, start = weigh(graph, 0.7), np.asarray(paths.symbols)[:, 0]
+    found = near(weighed, paths, start, costs=UNIT, lambda_path=3.0, calls=calls).at(3.0)
+    front = near(weighed, paths, start, costs=UNIT, calls=calls)
+    both = merged(front, found)
+    unknown = dataclasses.replace(front, limit=np.full_like(front.limit, np.inf)).at(3.0)
+    assert np.isposinf(unknown.gap).all()
+    for b, original in enumerate(paths.to_lists()):
+        rising = truth(graph, np.array(original), 0.7, UNIT)
+        most = max((v + 3.0 / (d + 1) for d, v in rising), default=-np.inf)
+        assert found.reward[b] <= most + 1e-9
+        assert found.bound[b] >= most - 1e-9
+        assert (found.method[b] == "exact") == (
+            found.gap[b] == 0 or (found.status[b] == "infeasible" and most == -np.inf)
+        )
+        for e in range(front.limit.shape[1]):
+            assert front.limit[b, e] >= max((v for d, v in rising if d <= e), default=-np.inf) - 1e-9
+        mine = both.path == b
+        worth = both.value[mine] + 3.0 / (both.distance[mine] + 1)
+        assert max(worth, default=-np.inf) >= found.reward[b] - 1e-9
+        assert (np.diff(both.value[mine]) > 0).all() and (np.diff(both.distance[mine]) > 0).all()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**31), st.sampled_from([UNIT, WholeCosts(2, 1, 3)]))
+def test_the_edits_to_go_are_the_fewest_of_all_paths(seed, costs):
+    rng = np.random.default_rng(seed)
+    graph = world(rng, 5, 7)  # longer than a path of the fewest edits is ever
+    weighed = weigh(graph, 0.7)
+    for original in originals(rng, 5, 4, 4):
+        rising = truth(graph, np.array(original), 0.0, costs)  # of equal value, so that the first has the fewest edits
+        to_go = edits_to_go(weighed, np.array(original), costs)
+        assert to_go[1, original[0]] == (rising[0][0] if rising else NEVER)
+
+
+@pytest.mark.parametrize("name", ["MAX_CELLS", "MAX_NODES"])
+def test_a_batch_that_does_not_fit_is_halved_and_the_answers_are_the_same(monkeypatch, name):
+    rng = np.random.default_rng(0)
+    graph = world(rng, 12, 8)
+    paths = originals(rng, 12, 30, 8)
+    weighed, start = weigh(graph, 0.7), np.asarray(paths.symbols)[:, 0]
+    whole = near(weighed, paths, start, costs=UNIT)
+    sizes, begin = [], layers.Layers.begin.__func__
+
+    def counted(cls, weighed, batch, *rest):
+        sizes.append(len(batch.lengths))
+        return begin(cls, weighed, batch, *rest)
+
+    monkeypatch.setattr(layers.Layers, "begin", classmethod(counted))
+    monkeypatch.setattr(layers, name, 400)
+    again = near(weighed, paths, start, costs=UNIT)
+    assert min(sizes) < max(sizes) == 30
+    np.testing.assert_array_equal(again.value, whole.value)
+    np.testing.assert_array_equal(again.paths.symbols, whole.paths.symbols)
+
+
+def test_a_long_path_through_a_hub_takes_memory_for_what_is_near_it():
+    """A hub of 5,000 pages and a visit of 100 states: a table of states × positions × edits has 5·10⁷ entries."""
+    pages = 5_000
+    row = np.concatenate([np.zeros(pages + 1, int), np.arange(1, pages + 1)])
+    target = np.concatenate([np.arange(1, pages + 2), np.zeros(pages, int)])
+    rng = np.random.default_rng(0)
+    habit = np.concatenate([-rng.exponential(3, pages), [-2.0], np.zeros(pages)])
+    graph = Graph(
+        first=np.searchsorted(row, np.arange(pages + 3)),
+        target=target.astype(np.int32),
+        reward=np.zeros(len(row)),
+        habit=habit - habit.max(),
+        log_prob=habit,
+        action=target.astype(np.int32),
+        symbol=np.arange(pages + 2, dtype=np.int32),
+        ends=np.arange(pages + 2) == pages + 1,
+        cut=np.zeros(pages + 2, bool),
+        horizon=101,
+    )
+    original = np.zeros(100, int)
+    original[1::2] = rng.integers(1, pages + 1, 50)
+    paths = pprjax.Paths.from_lists([original])
+    tracemalloc.start()
+    found = near(weigh(graph, 0.3), paths, np.zeros(1, int), costs=UNIT, lambda_path=10.0).at(10.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.gap[0] == 0
+    assert peak < 10_000 * len(row)
