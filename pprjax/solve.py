@@ -14,6 +14,7 @@ from pprjax.certify.edits import largest_distance, whole_costs
 from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
+from pprjax.checks import check_agent, check_world
 from pprjax.config import Config, check_config
 from pprjax.learn.batches import learn, learn_frontier
 from pprjax.learn.stopping import Stop
@@ -21,7 +22,7 @@ from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.search.points import search_points
 from pprjax.stacked import Stack, each
-from pprjax.task import Task, check_agent, check_step
+from pprjax.task import Task
 
 Method = Literal["auto", "exact", "search", "learn"]
 """How paths are found. "exact": with proof, in a finite deterministic world whose P_A has no memory; "search": a beam
@@ -227,7 +228,7 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
         raise ValueError(f"method: expected one of {', '.join(get_args(Method))}, got {method!r}")
     if method == "search" and not task.deterministic:
         raise ValueError(
-            'method: "search" needs a deterministic world; task.env says "deterministic = True" if it never rolls dice'
+            'method: "search" needs a deterministic world; `Task(…, deterministic=True)` if it never rolls dice'
         )
     if method != "auto":
         return (method,)
@@ -239,7 +240,7 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
 
 def check_task(task: Task, originals: Paths) -> None:
     """Raise a ValueError or a TypeError for a world, an agent or starts of paths that no method can work with."""
-    check_step(task)
+    check_world(task)
     check_agent(task)
     check_starts(task, originals)
 
