@@ -18,7 +18,7 @@ from pprjax.paths import PAD
 from pprjax.policy import Carry, ObservationPolicy, Policy, TablePolicy
 from pprjax.reward import Habit, link, regret
 from pprjax.ruled import RuledWorld, own_state, own_world, without_rules
-from pprjax.worlds import Said, begin_in, env_state, told
+from pprjax.worlds import Said, begin_in, env_state, rows_of, told
 
 State = Any
 
@@ -124,6 +124,7 @@ class Task:
             object.__setattr__(self, "goal", Condition(cast(Callable, self.goal)))
         self._take_constraints()
         if isinstance(self.policy, TablePolicy):
+            object.__setattr__(self, "policy", TablePolicy(rows_of(self.env, self.policy.probs)))
             _check_table(self.policy.probs, self.num_states, self.num_actions)
 
     def _take_constraints(self) -> None:

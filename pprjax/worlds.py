@@ -18,6 +18,15 @@ OF_WORLD = ("num_actions", "default_params", "goal_bound", "action_set_size")
 """What it may be asked about itself."""
 
 
+GOES_WITH = {
+    "next_symbols": {"symbol"},
+    "action_to": {"symbol"},
+    "state_from_id": {"state_id"},
+    "transition_probs": {"state_id"},
+}
+"""What an environment says of its own symbols and numbers, and not of those that it is told."""
+
+
 class Said(TypedDict, total=False):
     """What may be said of an environment. A function takes (state, params), as a method of a world does."""
 
@@ -39,10 +48,10 @@ class ToldWorld:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        value = dict(self.said).get(name)
-        if callable(value):
-            return lambda state, params: value(env_state(state), params)
-        return getattr(self.env, name) if value is None else value
+        said = dict(self.said)
+        if said.keys() & GOES_WITH.get(name, set()):
+            raise AttributeError(name)
+        return said[name] if name in said else getattr(self.env, name)
 
 
 def told(env: Any, said: Said) -> Any:
@@ -57,12 +66,20 @@ def told(env: Any, said: Said) -> Any:
     given = {name: value for name, value in said.items() if value is not None}
     if unknown := given.keys() - Said.__annotations__.keys():
         raise TypeError(f"Task: got {min(unknown)!r}, which is none of its arguments")
+    if isinstance(env, ActedWorld):
+        if "symbol" in given:
+            raise TypeError("symbol: expected none beside pprjax.actions_as_symbols, whose symbols are actions")
+        return ActedWorld(_with(env.env, given))
     name_of = env_name(env)
     if "symbol" not in given and not hasattr(env, "symbol"):
         raise TypeError(
             f"symbol: expected a function of (state, params), for {name_of} has no `symbol` of its own; or "
             "pprjax.actions_as_symbols(env) as the environment"
         )
+    return _with(env, given)
+
+
+def _with(env: Any, given: dict[str, Any]) -> Any:
     if not given:
         return env
     for name, value in given.items():
@@ -73,7 +90,9 @@ def told(env: Any, said: Said) -> Any:
         if name not in ("deterministic", "num_states") and not callable(value):
             raise TypeError(f"{name}: expected a function of (state, params), got {type(value).__name__}")
     if "state_id" in given and "num_states" not in given and not hasattr(env, "num_states"):
-        raise ValueError(f"num_states: expected the number of states that state_id tells apart; {name_of} has none")
+        raise ValueError(
+            f"num_states: expected the number of states that state_id tells apart; {env_name(env)} has none"
+        )
     before = dict(env.said) if isinstance(env, ToldWorld) else {}
     return ToldWorld(env.env if before else env, tuple(sorted((before | given).items(), key=lambda pair: pair[0])))
 
@@ -157,6 +176,13 @@ def actions_as_symbols(env: Any) -> ActedWorld:
         env: a gymnax Environment. It needs no `symbol`.
     """
     return ActedWorld(env)
+
+
+def rows_of(env: Any, probs: Any) -> Any:
+    """A table of the S states of an environment as one of the world's states, which also know the last action."""
+    if not isinstance(env, ActedWorld) or not hasattr(env, "state_id") or jnp.shape(probs)[:1] != (env.env.num_states,):
+        return probs
+    return jnp.repeat(jnp.asarray(probs), env.num_actions + 1, axis=0)
 
 
 def offered(world: Any, name: str) -> Any:

@@ -70,7 +70,9 @@ def assert_same(one, other):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("method", ["exact", "search", pytest.param("learn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method", ["exact", *(pytest.param(name, marks=pytest.mark.slow) for name in ("search", "learn"))]
+)
 def test_what_is_told_counts_as_what_a_world_says(method):
     both = Task(Talking(), POLICY, pprjax.reached), Task(Silent(), POLICY, pprjax.reached, **SAID)
     found = [pprjax.recourse(task, PATHS, CONFIG, key=KEY, method=method) for task in both]
@@ -91,7 +93,20 @@ def test_each_thing_that_is_told_counts():
     silent = Task(Silent(), POLICY, **SAID)
     assert (silent.num_states, silent.deterministic) == (7, True)
     assert not silent.replace(deterministic=False).deterministic
-    assert silent.replace(deterministic=False).replace(deterministic=True) == silent
+    assert silent.replace(deterministic=False).replace(deterministic=True).env == silent.env
+
+
+def test_what_an_environment_says_of_its_own_symbols_and_numbers_is_not_asked_of_others():
+    own = Talking()
+    own.next_symbols = own.promise = lambda state, params: jnp.arange(4)
+    other = Task(own, POLICY, symbol=symbol).env
+    assert (hasattr(other, "next_symbols"), hasattr(other, "promise")) == (False, True)
+    mine = ring().env
+    assert all(hasattr(mine, name) for name in ("state_from_id", "transition_probs"))
+    told = Task(mine, POLICY, symbol=symbol).env
+    assert all(hasattr(told, name) for name in ("state_from_id", "transition_probs"))
+    numbered = Task(mine, POLICY, state_id=state_id).env
+    assert not any(hasattr(numbered, name) for name in ("state_from_id", "transition_probs"))
 
 
 def test_a_path_may_start_in_any_state_of_the_environment():
@@ -122,7 +137,7 @@ def likes_south(weights, observation):
     return jnp.array([0.0, 0.3 * (9 - observation[1]), weights, 0.1])
 
 
-@pytest.mark.parametrize("method", ["exact", "search"])
+@pytest.mark.parametrize("method", ["exact", pytest.param("search", marks=pytest.mark.slow)])
 def test_stock_four_rooms_equals_every_path(method):
     env, start, horizon = FourRooms(), (7, 9), 5
     task = Task(
@@ -209,12 +224,11 @@ POLICY_OF_STATES = pprjax.ObservationPolicy(row_of, jnp.log(POLICY.probs))
 def test_a_function_of_the_observation_acts_as_its_table():
     q = jnp.array(np.random.default_rng(0).normal(size=NEXT_STATE.shape), jnp.float32)
     table = ring().replace(policy=pprjax.TablePolicy(pprjax.softmax(q, temperature=0.5)))
-    for rules in ([], [declare.absence(4)]):
-        limits = pprjax.Constraints(rules=rules)
-        network = table.replace(policy=pprjax.ObservationPolicy(row_of, q, 0.5), constraints=limits)
-        answers = [pprjax.exact(task, PATHS, CONFIG) for task in (table.replace(constraints=limits), network)]
-        np.testing.assert_allclose(answers[0].reward, answers[1].reward, rtol=1e-5)
-        assert answers[0].paths.to_lists() == answers[1].paths.to_lists()
+    table = table.replace(constraints=pprjax.Constraints(rules=[declare.absence(4)]))  # its states know more
+    network = table.replace(policy=pprjax.ObservationPolicy(row_of, q, 0.5))
+    answers = [pprjax.exact(task, PATHS, CONFIG) for task in (table, network)]
+    np.testing.assert_allclose(answers[0].reward, answers[1].reward, rtol=1e-5)
+    assert answers[0].paths.to_lists() == answers[1].paths.to_lists()
 
 
 def test_a_function_on_the_host_is_asked_with_a_batch():
@@ -254,6 +268,12 @@ class Older:
         ),
         (FourRooms(), {"symbol": 3}, TypeError, r"^symbol: expected a function of \(state, params\), got int$"),
         (Silent(), {"symbol": symbol, "state_id": state_id}, ValueError, "^num_states: .* Silent has none$"),
+        (
+            pprjax.actions_as_symbols(Silent()),
+            SAID,
+            TypeError,
+            "^symbol: expected none beside pprjax.actions_as_symbols",
+        ),
         (Silent(), SAID | {"num_states": 0}, ValueError, "^num_states: .* at least 1, got 0$"),
         (Silent(), SAID | {"deterministic": 1}, TypeError, "^deterministic: expected True or False, got 1$"),
         (Silent(), SAID | {"symbols": symbol}, TypeError, "^Task: got 'symbols', which is none of its arguments$"),
