@@ -137,7 +137,7 @@ def likes_south(weights, observation):
     return jnp.array([0.0, 0.3 * (9 - observation[1]), weights, 0.1])
 
 
-@pytest.mark.parametrize("method", ["exact", pytest.param("search", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["exact", SLOWLY[0]])
 def test_stock_four_rooms_equals_every_path(method):
     env, start, horizon = FourRooms(), (7, 9), 5
     task = Task(
