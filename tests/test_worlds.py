@@ -70,9 +70,10 @@ def assert_same(one, other):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(
-    "method", ["exact", *(pytest.param(name, marks=pytest.mark.slow) for name in ("search", "learn"))]
-)
+SLOWLY = [pytest.param(method, marks=pytest.mark.slow) for method in ("search", "learn")]
+
+
+@pytest.mark.parametrize("method", ["exact", *SLOWLY])
 def test_what_is_told_counts_as_what_a_world_says(method):
     both = Task(Talking(), POLICY, pprjax.reached), Task(Silent(), POLICY, pprjax.reached, **SAID)
     found = [pprjax.recourse(task, PATHS, CONFIG, key=KEY, method=method) for task in both]
