@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
 from pprjax.task import State, Task
 
@@ -82,3 +83,19 @@ def check_agent(task: Task) -> None:
 @jax.jit
 def _first_log_probs(task: Task) -> Float[Array, " A"]:
     return task.log_probs(task.policy.init(), task.reset(jax.random.key(0)))[1]
+
+
+def check_task(task: Task, originals: Paths) -> None:
+    """Raise a ValueError or a TypeError for a world, an agent or starts of paths that no method can work with."""
+    check_world(task)
+    check_agent(task)
+    check_starts(task, originals)
+
+
+def check_starts(task: Task, originals: Paths) -> None:
+    """Raise a ValueError that names the first original which does not start where the world does."""
+    start = int(task.symbol(task.reset(jax.random.key(0))))
+    firsts = np.asarray(originals.symbols)[:, 0]
+    wrong = np.flatnonzero(firsts != start)
+    if wrong.size:
+        raise ValueError(f"originals[{wrong[0]}]: expected the world's start, symbol {start}, got {firsts[wrong[0]]}")

@@ -14,7 +14,7 @@ from pprjax.certify.edits import largest_distance, whole_costs
 from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
-from pprjax.checks import check_agent, check_world
+from pprjax.checks import check_task
 from pprjax.config import Config, check_config
 from pprjax.learn.batches import learn, learn_frontier
 from pprjax.learn.stopping import Stop
@@ -236,19 +236,3 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
         return ("learn",)
     table = task.num_states is not None and not jax.tree.leaves(task.policy.init())
     return ("exact", "search", "learn") if table else ("search", "learn")
-
-
-def check_task(task: Task, originals: Paths) -> None:
-    """Raise a ValueError or a TypeError for a world, an agent or starts of paths that no method can work with."""
-    check_world(task)
-    check_agent(task)
-    check_starts(task, originals)
-
-
-def check_starts(task: Task, originals: Paths) -> None:
-    """Raise a ValueError that names the first original which does not start where the world does."""
-    start = int(task.symbol(task.reset(jax.random.key(0))))
-    firsts = np.asarray(originals.symbols)[:, 0]
-    wrong = np.flatnonzero(firsts != start)
-    if wrong.size:
-        raise ValueError(f"originals[{wrong[0]}]: expected the world's start, symbol {start}, got {firsts[wrong[0]]}")
