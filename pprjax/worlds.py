@@ -180,7 +180,9 @@ def actions_as_symbols(env: Any) -> ActedWorld:
 
 def rows_of(env: Any, probs: Any) -> Any:
     """A table of the S states of an environment as one of the world's states, which also know the last action."""
-    if not isinstance(env, ActedWorld) or not hasattr(env, "state_id") or jnp.shape(probs)[:1] != (env.env.num_states,):
+    if not isinstance(env, ActedWorld) or not hasattr(env, "num_states"):
+        return probs
+    if getattr(probs, "shape", None) != (env.env.num_states, env.num_actions):
         return probs
     return jnp.repeat(jnp.asarray(probs), env.num_actions + 1, axis=0)
 

@@ -13,7 +13,7 @@ from ring_road import CONFIG, NEXT_STATE, ORIGINALS, ring
 
 import pprjax
 from pprjax import declare
-from pprjax.checks import check_agent, check_world
+from pprjax.checks import check_agent, check_task
 from pprjax.ruled import with_rules
 from pprjax.task import Task
 
@@ -300,9 +300,9 @@ def test_what_does_not_fit_is_named(env, said, error, message):
     ],
 )
 def test_what_is_said_in_another_shape_is_named(said, message):
-    check_world(Task(Silent(), POLICY, **SAID))
+    check_task(Task(Silent(), POLICY, **SAID), PATHS)
     with pytest.raises(ValueError, match=message):
-        check_world(Task(Silent(), POLICY, **SAID | said))
+        check_task(Task(Silent(), POLICY, **SAID | said), PATHS)
 
 
 def test_a_network_of_another_width_is_named():
