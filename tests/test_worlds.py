@@ -2,7 +2,6 @@
 
 import itertools
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -248,6 +247,16 @@ def test_a_function_on_the_host_is_asked_with_a_batch():
     assert sizes == [(20, 2), (1, 2)]
 
 
+class OfGymnasium:
+    """As an environment of Gymnasium, which need not be there."""
+
+    __module__ = "gymnasium.envs.classic_control.cartpole"
+
+    def reset(self, seed): ...
+
+    def step(self, action): ...
+
+
 class Older:
     """As an environment of gymnax below 1.0."""
 
@@ -278,7 +287,12 @@ class Older:
         (Silent(), SAID | {"num_states": 0}, ValueError, "^num_states: .* at least 1, got 0$"),
         (Silent(), SAID | {"deterministic": 1}, TypeError, "^deterministic: expected True or False, got 1$"),
         (Silent(), SAID | {"symbols": symbol}, TypeError, "^Task: got 'symbols', which is none of its arguments$"),
-        (gymnasium.Env(), SAID, TypeError, "^env: expected a gymnax Environment, got Env of Gymnasium"),
+        (
+            OfGymnasium(),
+            SAID,
+            TypeError,
+            "^env: expected a gymnax Environment, got OfGymnasium of Gymnasium; a step must",
+        ),
         (Older(), SAID, TypeError, "^env: expected .* version 1.0 or later, got Older, which has no `observe"),
     ],
 )
