@@ -16,9 +16,12 @@ from .logs.frames import recourse_log as recourse_log
 from .logs.log import Log as Log
 from .logs.read import read_log as read_log
 from .paths import Paths as Paths
+from .policy import ObservationPolicy as ObservationPolicy
 from .policy import Policy as Policy
 from .policy import TablePolicy as TablePolicy
+from .policy import on_host as on_host
 from .policy import softmax as softmax
+from .recourse_env import RecourseEnv as RecourseEnv
 from .result import Frontier as Frontier
 from .result import Recourse as Recourse
 from .reward import link as link
@@ -30,3 +33,4 @@ from .stacked import Stack as Stack
 from .stacked import stack as stack
 from .task import Task as Task
 from .task import World as World
+from .worlds import actions_as_symbols as actions_as_symbols

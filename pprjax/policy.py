@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
@@ -38,6 +40,49 @@ class TablePolicy:
     def step(self, carry: Carry, state: Int[Array, ""]) -> tuple[Carry, Float[Array, " A"]]:
         """`state` is the state's id."""
         return carry, jnp.log(self.probs)[state]  # a table that a scan computes once
+
+
+@struct.dataclass
+class ObservationPolicy:
+    """P_A(s, a) ∝ exp(f(weights, observation)_a / temperature): a trained agent, as a function of what it observes.
+
+    f gives logits, or values Q(s, ·) with the temperature in their unit. It reads what the environment's `observe`
+    gives, unbatched: `model.apply` of a Flax module, any function that JAX traces, or one made by `on_host`.
+    """
+
+    function: Callable[[Any, Any], Array] = struct.field(pytree_node=False)  # (weights, observation) -> float[A]
+    weights: Any = ()  # the first argument of the function, traced
+    temperature: float = 1.0  # above 0; small is greedy
+
+    def init(self) -> Carry:
+        return ()
+
+    def step(self, carry: Carry, state: Any) -> tuple[Carry, Float[Array, " A"]]:
+        """`state` is the observation."""
+        return carry, jax.nn.log_softmax(jnp.asarray(self.function(self.weights, state)) / self.temperature)
+
+
+def on_host(function: Callable[[np.ndarray], Any], num_actions: int) -> Callable[[Any, Array], Float[Array, " A"]]:
+    """A function on the host, of NumPy arrays, as the function of an `ObservationPolicy`: a PyTorch network is one.
+
+    Args:
+        function: float[n, …] observations to float[n, A] logits or values. The same observation must always give the
+            same answer.
+        num_actions: A.
+    """
+
+    def asked(weights: Any, observation: Array) -> Float[Array, " A"]:
+        del weights
+        shape, answer = jnp.shape(observation), jax.ShapeDtypeStruct((num_actions,), jnp.result_type(float))
+
+        def answered(observations):
+            batch = np.shape(observations)[: np.ndim(observations) - len(shape)]
+            values = np.asarray(function(np.asarray(observations).reshape(-1, *shape)), answer.dtype)
+            return values.reshape(*batch, num_actions)
+
+        return jax.pure_callback(answered, answer, observation, vmap_method="broadcast_all")
+
+    return asked
 
 
 def softmax(

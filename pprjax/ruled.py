@@ -20,24 +20,10 @@ from jaxtyping import Array, Bool, Float, Int
 from pprjax import declare
 from pprjax.automaton import Automaton
 from pprjax.policy import TablePolicy
+from pprjax.worlds import begin_in, offered
 
 if TYPE_CHECKING:  # which imports this module
     from pprjax.task import Task
-
-OF_STATE = (
-    "symbol",
-    "available",
-    "reached_goal",
-    "is_terminated",
-    "promise",
-    "next_promise",
-    "next_symbols",
-    "end_action",
-)
-"""What a world may be asked about a state, its first argument."""
-
-OF_WORLD = ("num_actions", "default_params", "goal_bound", "action_set_size")
-"""What it may be asked about itself."""
 
 WITH_MEMORY = ("num_states", "state_id", "state_from_id", "encoder")
 """What is another in the product, where the world has it."""
@@ -65,19 +51,19 @@ class RuledWorld:
         return declare.product(self.rules)
 
     def __getattr__(self, name: str) -> Any:
-        if name in OF_STATE:
-            offered = getattr(self.env, name)
-            return lambda state, *rest: offered(state.inner, *rest)
-        if name in OF_WORLD:
-            return getattr(self.env, name)
         if name in WITH_MEMORY:
-            offered = getattr(self.env, name)  # an AttributeError where the world lacks it
-            return self._num_states(offered) if name == "num_states" else partial(getattr(self, f"_{name}"), offered)
-        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+            own = getattr(self.env, name)  # an AttributeError where the world lacks it
+            return self._num_states(own) if name == "num_states" else partial(getattr(self, f"_{name}"), own)
+        return offered(self, name)
+
+    def begin_in(self, state: Any, params: Any) -> RuledState:
+        return self._started(begin_in(self.env, state, params), params)
+
+    def _started(self, inner: Any, params: Any) -> RuledState:
+        return RuledState(inner, self.automaton.after(jnp.int32(0), self.env.symbol(inner, params)))
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Array, RuledState]:
-        _, inner = self.env.reset_env(key, params)
-        state = RuledState(inner, self.automaton.after(jnp.int32(0), self.env.symbol(inner, params)))
+        state = self._started(self.env.reset_env(key, params)[1], params)
         return self.observe(key, state, None, params), state
 
     def step_env(self, key: jax.Array, state: RuledState, action: Int[Array, ""], params: Any):
@@ -133,6 +119,11 @@ def without_rules(task: Task) -> Task:
 def own_state(state: Any) -> Any:
     """The state of the world itself."""
     return state.inner if isinstance(state, RuledState) else state
+
+
+def own_world(env: Any) -> Any:
+    """The world itself."""
+    return env.env if isinstance(env, RuledWorld) else env
 
 
 def accepted(task: Task, states: Any) -> Bool[np.ndarray, " N"] | bool:

@@ -15,6 +15,7 @@ from pprjax.certify.edits import largest_distance, whole_costs
 from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
+from pprjax.checks import check_task
 from pprjax.config import Config, check_config
 from pprjax.ladder import Wanted
 from pprjax.learn.batches import learn, learn_frontier
@@ -24,7 +25,7 @@ from pprjax.result import Frontier, Recourse
 from pprjax.search.n_best import n_best
 from pprjax.search.points import search_points
 from pprjax.stacked import Stack, each
-from pprjax.task import Task, check_agent, check_step
+from pprjax.task import Task
 
 Method = Literal["auto", "exact", "search", "learn"]
 """How paths are found. "exact": with proof, in a finite deterministic world whose P_A has no memory; "search": a beam
@@ -260,7 +261,7 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
         raise ValueError(f"method: expected one of {', '.join(get_args(Method))}, got {method!r}")
     if method == "search" and not task.deterministic:
         raise ValueError(
-            'method: "search" needs a deterministic world; task.env says "deterministic = True" if it never rolls dice'
+            'method: "search" needs a deterministic world; `Task(…, deterministic=True)` if it never rolls dice'
         )
     if method != "auto":
         return (method,)
@@ -268,19 +269,3 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
         return ("learn",)
     table = task.num_states is not None and not jax.tree.leaves(task.policy.init())
     return ("exact", "search", "learn") if table else ("search", "learn")
-
-
-def check_task(task: Task, originals: Paths) -> None:
-    """Raise a ValueError or a TypeError for a world, an agent or starts of paths that no method can work with."""
-    check_step(task)
-    check_agent(task)
-    check_starts(task, originals)
-
-
-def check_starts(task: Task, originals: Paths) -> None:
-    """Raise a ValueError that names the first original which does not start where the world does."""
-    start = int(task.symbol(task.reset(jax.random.key(0))))
-    firsts = np.asarray(originals.symbols)[:, 0]
-    wrong = np.flatnonzero(firsts != start)
-    if wrong.size:
-        raise ValueError(f"originals[{wrong[0]}]: expected the world's start, symbol {start}, got {firsts[wrong[0]]}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, Unpack, cast, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -14,14 +14,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.constraints import Constraints
 from pprjax.goals import Condition, Goal, Outcome
-from pprjax.policy import Carry, Policy, TablePolicy
+from pprjax.policy import Carry, ObservationPolicy, Policy, TablePolicy
 from pprjax.reward import Habit, link, regret
-from pprjax.ruled import RuledWorld, own_state, without_rules
+from pprjax.ruled import RuledWorld, own_state, own_world, without_rules
+from pprjax.worlds import Said, begin_in, env_state, rows_of, told
 
 State = Any
-
-MOST_LOG_PROB = 1e-3
-"""The logarithm of what all probabilities of a state may sum to: 1, and what float32 may add."""
 
 SMALL_WORLD = 4096
 """States up to which a table of them is made for each rollout."""
@@ -29,7 +27,10 @@ SMALL_WORLD = 4096
 
 @runtime_checkable
 class World(Protocol):
-    """What a world adds to its gymnax Environment: unbatched and pure. Only `symbol` must be there."""
+    """What a world adds to its gymnax Environment: unbatched and pure. Only `symbol` must be there.
+
+    An environment that lacks any of it is told it as an argument of `Task`.
+    """
 
     def symbol(self, state: State, params: Any) -> Int[Array, ""]:
         """What the edit distance compares: an integer in [0, 2³¹ - 1]."""
@@ -51,13 +52,16 @@ class World(Protocol):
     # finite worlds, for baselines that plan in them.
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, init=False)
 class Task:
     """An environment, P_A, and what a recourse must satisfy. A pytree: env and horizon are static.
 
+    What the environment does not say of itself, as a `World` does, is said here; what is said here counts. The field
+    `env` is then the environment with what was said of it.
+
     Args:
-        env: a gymnax Environment that is also a World. Build it once: every new instance compiles anew, unless it
-            compares equal to another.
+        env: a gymnax Environment, of version 1.0 or later. Build it once, and each function below: every new instance
+            compiles anew, unless it compares equal to another.
         policy: P_A.
         goal: a condition that every recourse should meet, from `pprjax.goals` or any function of (final state, R_goal);
             None is Eq. 5 as printed.
@@ -65,9 +69,20 @@ class Task:
         horizon: the largest number of actions of a path; default the environment's time limit. A largest length among
             the constraints shortens it.
         constraints: what every recourse must keep to; default nothing.
+        start: the environment's state in which every path starts, for example one that its `reset` gave; default what
+            `reset_env` gives.
+        symbol: (state, params) -> int32[] in [0, 2³¹ - 1], what the edit distance compares. See also
+            `actions_as_symbols`.
+        available: (state, params) -> bool[A], the actions there are; default all.
+        reached_goal: (state, params) -> bool[], what `pprjax.reached` asks; default natural termination.
+        state_id: (state, params) -> int32[] in [0, num_states), of finite worlds: two states that may ever act
+            differently have two numbers. Time does not count.
+        num_states: S.
+        deterministic: True where the same action in the same state always leads to the same place.
 
     Raises:
-        TypeError: env has no `symbol`, policy lacks `init` or `step`, or constraints is not a `pprjax.Constraints`.
+        TypeError: env is no gymnax Environment of version 1.0 or later, or nothing says its `symbol`; policy lacks
+            `init` or `step`; constraints is not a `pprjax.Constraints`; or what is said is no function.
         ValueError: horizon is below 1, a forbidden action is none of the world's, or a policy table does not fit the
             world, is NaN or negative, or has a row that does not sum to 1.
     """
@@ -78,10 +93,22 @@ class Task:
     params: Any = None
     horizon: int = None  # pyright: ignore[reportAssignmentType]  # known once the parameters are
     constraints: Constraints | None = None
+    start: State | None = None
 
-    def __post_init__(self):
-        if not hasattr(self.env, "symbol"):
-            raise TypeError(f"env: expected a gymnax Environment with a `symbol` method, got {type(self.env).__name__}")
+    def __init__(
+        self,
+        env: Any,
+        policy: Any,
+        goal: Any = None,
+        params: Any = None,
+        horizon: int | None = None,
+        constraints: Constraints | None = None,
+        start: Any = None,
+        **said: Unpack[Said],
+    ):
+        given = dict(env=told(env, said), policy=policy, goal=goal, params=params, horizon=horizon)
+        for name, value in dict(given, constraints=constraints, start=start).items():
+            object.__setattr__(self, name, value)
         if not isinstance(self.policy, Policy):
             wrap = "; pprjax.TablePolicy makes one of a table" if hasattr(self.policy, "shape") else ""
             raise TypeError(
@@ -99,6 +126,7 @@ class Task:
             object.__setattr__(self, "goal", Condition(cast(Callable, self.goal)))
         self._take_constraints()
         if isinstance(self.policy, TablePolicy):
+            object.__setattr__(self, "policy", TablePolicy(rows_of(self.env, self.policy.probs)))
             _check_table(self.policy.probs, self.num_states, self.num_actions)
 
     def _take_constraints(self) -> None:
@@ -145,6 +173,8 @@ class Task:
 
     def reset(self, key: jax.Array) -> State:
         """The state in which every path starts."""
+        if self.start is not None:
+            return begin_in(self.env, self.start, self.params)
         return self.env.reset_env(key, self.params)[1]
 
     def step(
@@ -222,8 +252,12 @@ class Task:
 
     def log_probs(self, carry: Carry, state: State) -> tuple[Carry, Float[Array, " A"]]:
         """The agent's carry after `state`, and log P_A over all actions."""
-        table = isinstance(self.policy, TablePolicy)
-        return self.policy.step(carry, self.state_id(state) if table else own_state(state))
+        if isinstance(self.policy, TablePolicy):
+            return self.policy.step(carry, self.state_id(state))
+        state, env = own_state(state), own_world(self.env)
+        if isinstance(self.policy, ObservationPolicy):
+            return self.policy.step(carry, env.observe(jax.random.key(0), state, None, self.params))
+        return self.policy.step(carry, env_state(state))
 
     def probs(self, state: State, log_probs: Float[Array, " A"]) -> Float[Array, " A"]:
         """P_A(state, ·), given its logarithms."""
@@ -283,11 +317,11 @@ class Task:
         """How a path ended that stopped in `state` with R_goal = Σ r_t, and magnitude = Σ|r_t|."""
         own = hasattr(self.env, "reached_goal")
         reached = jnp.asarray(self.env.reached_goal(state, self.params), bool) if own else terminated
-        return Outcome(state=own_state(state), reached=reached, reward_goal=reward_goal, magnitude=magnitude)
+        return Outcome(state=env_state(own_state(state)), reached=reached, reward_goal=reward_goal, magnitude=magnitude)
 
 
 jax.tree_util.register_dataclass(
-    Task, data_fields=["policy", "goal", "params", "constraints"], meta_fields=["env", "horizon"]
+    Task, data_fields=["policy", "goal", "params", "constraints", "start"], meta_fields=["env", "horizon"]
 )
 
 
@@ -306,46 +340,3 @@ def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:
     off = np.flatnonzero(np.abs(table.sum(1) - 1) > 1e-3)
     if off.size:
         raise ValueError(f"policy.probs[{off[0]}]: expected a row that sums to 1, got {table[off[0]].sum():.6g}")
-
-
-def check_step(task: Task) -> None:
-    """Raise a ValueError that names what `step_env` makes of another type or shape than `reset_env` does."""
-    if hasattr(task.env, "state_from_id"):
-        return
-    key = jax.random.key(0)
-    before = jax.eval_shape(task.reset, key)
-    after = jax.eval_shape(lambda: task.step(key, task.reset(key), jnp.int32(0))[0])
-    first, then = (jax.tree_util.tree_flatten_with_path(state)[0] for state in (before, after))
-    if [path for path, _ in first] != [path for path, _ in then]:
-        raise ValueError("task.env: expected step_env to return a state with the fields of the one it is given")
-    for (path, old), (_, new) in zip(first, then, strict=True):
-        if (old.shape, old.dtype) != (new.shape, new.dtype):
-            raise ValueError(
-                f"task.env: expected step_env to keep the type of state{jax.tree_util.keystr(path)}, "
-                f"{old.dtype}{list(old.shape)}, got {new.dtype}{list(new.shape)}"
-            )
-
-
-def check_agent(task: Task) -> None:
-    """Raise a TypeError where P_A is no pytree, and a ValueError where its first step gives no log-probabilities."""
-    policy = task.policy
-    if isinstance(policy, TablePolicy):
-        return
-    if any(leaf is policy for leaf in jax.tree.leaves(policy)):
-        raise TypeError(f"policy: expected a pytree, got {type(policy).__name__}; make it a flax.struct.dataclass")
-    shape = jax.eval_shape(_first_log_probs, task).shape
-    if shape != (task.num_actions,):
-        raise ValueError(
-            f"policy.step: expected {task.num_actions} log-probabilities, one an action, got shape {shape}"
-        )
-    total = float(jax.nn.logsumexp(_first_log_probs(task)))
-    if not total <= MOST_LOG_PROB:
-        raise ValueError(
-            "policy.step: expected log-probabilities, whose exponentials sum to 1 at most, got a sum of "
-            f"{np.exp(total):.4g} in the first state; jax.nn.log_softmax makes them of any numbers"
-        )
-
-
-@jax.jit
-def _first_log_probs(task: Task) -> Float[Array, " A"]:
-    return task.log_probs(task.policy.init(), task.reset(jax.random.key(0)))[1]

@@ -10,9 +10,10 @@ import pytest
 from flax import struct
 from pprjax_envs import TabularMDP
 
+from pprjax.checks import check_agent, check_step
 from pprjax.goals import AtLeast, Condition, Goal, Outcome, at_least, class_is, improved, reached
 from pprjax.policy import Policy, TablePolicy, softmax
-from pprjax.task import Task, World, check_agent, check_step
+from pprjax.task import Task, World
 
 KEY = jax.random.key(0)
 NEXT_STATE = np.array([[1, 2], [2, -1], [0, 0]])
@@ -77,7 +78,7 @@ def test_horizon_and_parameters_come_from_the_world():
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"env": object()}, TypeError, r"^env: expected a gymnax Environment with a `symbol` method, got object$"),
+        ({"env": object()}, TypeError, r"^env: expected a gymnax Environment, got object, which has no `reset_env`$"),
         (
             {"policy": PROBS},
             TypeError,

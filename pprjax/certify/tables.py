@@ -14,6 +14,7 @@ from jaxtyping import Array, Int
 from pprjax.reward import Habit
 from pprjax.ruled import without_rules
 from pprjax.task import State, Task
+from pprjax.worlds import env_name
 
 UNAVAILABLE = -1
 """In `Tables.following`: this action is not available here."""
@@ -223,8 +224,8 @@ def _chance(task: Task) -> str:
     probs = task.env.transition_probs(task.params) if hasattr(task.env, "transition_probs") else None
     if probs is None:
         return (
-            "one that says so: add `deterministic = True` to it if it never rolls dice, for draws alone can't tell; "
-            f"{type(task.env).__name__} says nothing"
+            "one that says so: `Task(…, deterministic=True)` if it never rolls dice, for draws alone can't tell; "
+            f"{env_name(task.env)} says nothing"
         )
     *_, state, action = np.argwhere((np.asarray(probs) > 0).sum(-1) > 1)[0]
     return f"got one where chance decides where action {action} in state {state} leads"

@@ -106,9 +106,9 @@ def certify(env):
 
 
 def test_a_world_that_says_nothing_is_told_what_to_add():
-    with pytest.raises(ValueError, match=r"add `deterministic = True` .* Corridor says nothing"):
+    with pytest.raises(ValueError, match=r"deterministic=True\)` .* Corridor says nothing"):
         certify(Corridor())
-    with pytest.raises(ValueError, match="add `deterministic = True`"):
+    with pytest.raises(ValueError, match="deterministic=True"):
         certify(Corridor(deterministic=False))
 
 
