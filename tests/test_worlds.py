@@ -291,7 +291,7 @@ class Older:
             OfGymnasium(),
             SAID,
             TypeError,
-            "^env: expected a gymnax Environment, got OfGymnasium of Gymnasium; a step must",
+            "^env: expected a gymnax Environment, got OfGymnasium of Gymnasium",
         ),
         (Older(), SAID, TypeError, "^env: expected .* version 1.0 or later, got Older, which has no `observe"),
     ],
