@@ -74,15 +74,18 @@ def test_a_frontier_by_manhattan_has_the_best_of_each_distance():
 
 @pytest.mark.parametrize("kind", ["manhattan", "euclidean"])
 def test_a_learner_finds_the_best_by_either(kind):
-    task, original = sequences(1), ALL[90]
-    config = SMALL.replace(distance=kind)
+    """Of an original for which the best by edits is another."""
+    task, config = sequences(1), SMALL.replace(distance=kind)
+    for original in ALL[::7]:
+        truth, by_edits = worth(task, original, config), worth(task, original, config.replace(distance="edit"))
+        if truth[by_edits.argmax()] < truth.max() - 1e-3:
+            break
     found = pprjax.recourse(task, task.env.paths([original]), config, key=KEY)  # "auto"
-    truth = worth(task, original, config)
     assert found.method.tolist() == ["learn"]
     assert found.reward[0] == pytest.approx(truth.max(), abs=1e-4)
     path = np.flatnonzero((task.env.sequences(found.paths)[0] == ALL).all(1))
     assert found.scores.distance[0] == pytest.approx(distances(original, kind)[path[0]], rel=1e-6)
-    assert truth.max() > truth[worth(task, original, config.replace(distance="edit")).argmax()] + 1e-3
+    assert truth.max() > truth[by_edits.argmax()] + 1e-3
 
 
 @pytest.mark.parametrize(
