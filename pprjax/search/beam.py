@@ -21,8 +21,9 @@ from pprjax.ladder import Ladder
 from pprjax.search import nodes as layers
 from pprjax.search.nodes import Children, Edges, Nodes, Search
 
-CANDIDATES = 4
-"""Children of a node that lead to symbols which τ₀ lacks, for each place of a stratum: more are not ranked."""
+CANDIDATES = 2
+"""Children of a node that lead to symbols which τ₀ lacks, by v and by promise, for each place of a stratum: no more are
+ranked."""
 
 NEAR = 1e6
 """What puts the symbols of τ₀ before all others; in nats, more than any path is charged."""
@@ -67,13 +68,15 @@ def _layer(
     """The nodes of the next layer, as many as there is room for, and what is known with them."""
     best, children, calls = _opened(search, nodes, beam, t)
     room = len(nodes.alive)
+
     if search.knows_next:  # what is dropped need not be stepped
         promise = search.next_promise(nodes)
-        value = search.value(nodes.goal[:, None], children.charged) + weight * promise
-        edges, lost = _foremost(search, best, children, value, candidates)
+        value = search.value(nodes.goal[:, None], children.charged)
+        orders = (value, value + weight * promise) if search.guides else (value,)
+        edges, lost = _foremost(search, best, children, orders, candidates)
         at = edges.parent, edges.action
-        smallest, bound = children.smallest[at], children.bound[at]
-        order, kept, dropped = _strata(search, best, value[at], smallest, bound, edges.there, room)
+        smallest, bound, ranked = children.smallest[at], children.bound[at], tuple(x[at] for x in orders)
+        order, kept, dropped = _strata(search, best, ranked, smallest, bound, edges.there, room)
         dropped = jnp.maximum(dropped, lost)
         edges = Edges(parent=edges.parent[order], action=edges.action[order], there=kept)
         longer = layers.step(search, nodes, children, edges, t)
@@ -84,9 +87,9 @@ def _layer(
         best = layers.record(search, best, every)
         value = search.value(every.goal, every.charged)
         promise = search.promise(every)
-        ranked = value + weight * promise
+        orders = (value, value + weight * promise) if search.guides else (value,)
         bound = value + search.goal_bound
-        order, kept, dropped = _strata(search, best, ranked, every.smallest, bound, every.alive, room)
+        order, kept, dropped = _strata(search, best, orders, every.smallest, bound, every.alive, room)
         longer = jax.tree.map(lambda x: x[order], every)
         longer = replace(longer, alive=kept)
     dropped = jnp.where(jnp.isnan(promise).any(), jnp.nan, jnp.maximum(beam.dropped, dropped))
@@ -97,7 +100,7 @@ def _last(search: Search, nodes: Nodes, beam: Beam, candidates: int) -> Beam:
     """The last layer: every child is a complete path, so all that may matter are looked at."""
     t = search.task.horizon - 1
     best, children, calls = _opened(search, nodes, beam, t)
-    edges, lost = _foremost(search, best, children, children.bound, candidates)
+    edges, lost = _foremost(search, best, children, (children.bound,), candidates)
     at = edges.parent, edges.action
     there = edges.there & search.matters(best.value, children.bound[at], children.smallest[at])
     best = layers.record(search, best, layers.step(search, nodes, children, replace(edges, there=there), t))
@@ -115,20 +118,29 @@ def _opened(search: Search, nodes: Nodes, beam: Beam, t: Any) -> tuple[Ladder, C
 
 
 def _foremost(
-    search: Search, best: Ladder, children: Children, value: Float[Array, "N A"], candidates: int
+    search: Search, best: Ladder, children: Children, orders: tuple[Float[Array, "N A"], ...], candidates: int
 ) -> tuple[Edges, Float[Array, " E"]]:
-    """The children that may be kept: of a large alphabet those with a symbol of τ₀ and the best others of each node, by
-    value. And the bounds of the rest, as `_strata` has them.
+    """The children that may be kept: of a large alphabet those with a symbol of τ₀ and the best others of each node.
+    And the bounds of the rest, as `_strata` has them.
 
     The others of a node are of one stratum.
+
+    Args:
+        orders: what ranks them: v, and, where the world guides, v and its promise together.
+        candidates: others of a node, by each order.
     """
     size, num_actions = children.available.shape
     count = candidates + len(search.original.symbols)
-    if count >= num_actions:
+    if count + candidates >= num_actions:
         return _every(children), jnp.full_like(best.value, -jnp.inf)
-    near = children.smallest < children.smallest.max(-1, keepdims=True)
-    rank = jnp.where(children.available, value + jnp.where(near, NEAR, 0.0), -jnp.inf)
-    likely, action = jax.lax.top_k(rank, count)
+    near = jnp.where(children.smallest < children.smallest.max(-1, keepdims=True), NEAR, 0.0)
+    value, *guided = orders
+    likely, action = jax.lax.top_k(jnp.where(children.available, value + near, -jnp.inf), count)
+    for order in guided:  # the best of those that are not among them
+        others = children.available & (value + near < likely[:, count - 1 : count])
+        promising, further = jax.lax.top_k(jnp.where(others, order, -jnp.inf), candidates)
+        likely, action = jnp.append(likely, promising, axis=1), jnp.append(action, further, axis=1)
+    count = action.shape[1]
     parent = jnp.repeat(jnp.arange(size), count)
     edges = Edges(parent=parent, action=action.ravel(), there=jnp.isfinite(likely).ravel())
     left = children.available.at[parent, edges.action].set(False)
@@ -147,7 +159,7 @@ def _every(children: Children) -> Edges:
 def _strata(
     search: Search,
     best: Ladder,
-    value: Float[Array, " M"],
+    orders: tuple[Float[Array, " M"], ...],
     smallest: Int[Array, " M"],
     bound: Float[Array, " M"],
     there: Bool[Array, " M"],
@@ -156,19 +168,24 @@ def _strata(
     """The children that go on, which of these places are filled, and for each e the largest bound of the others of
     m = e.
 
-    The first of each stratum by value come first, then the second of each, and so on, so that every stratum has as many
-    places as any other, and leaves those that it does not need.
+    The first of each stratum come first, then the second of each, and so on, so that every stratum has as many places
+    as any other, and leaves those that it does not need. First is who is first by any of the orders.
     """
     num_distances = len(best.value)
     hopeful = there & search.matters(best.value, bound, smallest)
     stratum = jnp.where(hopeful, smallest, num_distances)
-    by_value = jnp.lexsort((-value, stratum))
-    first = jnp.searchsorted(stratum[by_value], jnp.arange(num_distances + 1))
-    place = jnp.zeros_like(stratum).at[by_value].set(jnp.arange(len(value)) - first[stratum[by_value]])
+    place = jnp.stack([_places(stratum, order, num_distances) for order in orders]).min(0)
     turn = jnp.minimum(place, room) * (num_distances + 1) + stratum
-    first_turn, order = jax.lax.top_k(jnp.where(hopeful, -turn.astype(jnp.float32), -jnp.inf), min(room, len(value)))
+    first_turn, order = jax.lax.top_k(jnp.where(hopeful, -turn.astype(jnp.float32), -jnp.inf), min(room, len(bound)))
     kept = jnp.isfinite(first_turn)
     lost = jnp.where(hopeful.at[order].set(False), bound, -jnp.inf)
     dropped = jnp.full(num_distances + 1, -jnp.inf, bound.dtype).at[stratum].max(lost)[:-1]
     short = room - len(order)
     return jnp.pad(order, (0, short)), jnp.pad(kept, (0, short)), dropped
+
+
+def _places(stratum: Int[Array, " M"], value: Float[Array, " M"], num_distances: int) -> Int[Array, " M"]:
+    """The place of each child among those of its stratum, the largest value first."""
+    by_value = jnp.lexsort((-value, stratum))
+    first = jnp.searchsorted(stratum[by_value], jnp.arange(num_distances + 1))
+    return jnp.zeros_like(stratum).at[by_value].set(jnp.arange(len(value)) - first[stratum[by_value]])
