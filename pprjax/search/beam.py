@@ -24,8 +24,9 @@ from pprjax.ladder import Ladder
 from pprjax.search import nodes as layers
 from pprjax.search.nodes import Children, Edges, Nodes, Search
 
-CANDIDATES = 4
-"""Children of a node that lead to symbols which τ₀ lacks, for each place of a stratum: more are not ranked."""
+CANDIDATES = 2
+"""Children of a node that lead to symbols which τ₀ lacks, by v and by promise, for each place of a stratum: no more are
+ranked."""
 
 NEAR = 1e6
 """What puts the symbols of τ₀ before all others; in nats, more than any path is charged."""
@@ -38,7 +39,7 @@ class Shape(NamedTuple):
     width: int  # nodes that each of the E strata may keep of a layer, at least
     breadth: int = 1  # children that are stepped for each that is kept, where the world tells the symbols that follow
     # of the world's `promise` of a prefix beside v, where nodes are ranked; each has its own order, and all take turns
-    weights: tuple[float, ...] = (1.0,)
+    weights: tuple[float, ...] = (0.0,)
 
     @property
     def room(self) -> int:
@@ -47,7 +48,7 @@ class Shape(NamedTuple):
 
     @property
     def candidates(self) -> int:
-        """Children of a node that are ranked, beside those that lead to symbols of τ₀."""
+        """Children of a node that are ranked by each order, beside those that lead to symbols of τ₀."""
         return CANDIDATES * self.width
 
 
@@ -98,7 +99,8 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: S
     if search.knows_next:  # what is dropped need not be stepped
         promise = search.next_promise(nodes)
         value = search.value(nodes.goal[:, None], children.charged)
-        edges, left = _foremost(search, best, children, value + promise, shape.candidates)
+        orders = (value, value + promise) if search.guides else (value,)
+        edges, left = _foremost(search, best, children, orders, shape.candidates)
         at = edges.parent, edges.action
         ranked = Ranked(value[at], promise[at], children.smallest[at], children.bound[at], edges.there)
         order, kept, lost = _strata(search, best, ranked, shape.weights, shape.breadth * shape.room)
@@ -121,7 +123,7 @@ def _last(search: Search, nodes: Nodes, beam: Beam, shape: Shape) -> Beam:
     """The last layer: every child is a complete path, so all that may matter are looked at, the best bounds first."""
     t = search.task.horizon - 1
     best, children, calls = _opened(search, nodes, beam, t, last=True)
-    edges, lost = _foremost(search, best, children, children.bound, shape.candidates)
+    edges, lost = _foremost(search, best, children, (children.bound,), shape.candidates)
     bound, smallest = (x[edges.parent, edges.action] for x in (children.bound, children.smallest))
     ranked = Ranked(bound, jnp.zeros_like(bound), smallest, bound, edges.there)
     order, there, _ = _strata(search, best, ranked, (0.0,), len(bound))
@@ -161,21 +163,30 @@ def _opened(
 
 
 def _foremost(
-    search: Search, best: Ladder, children: Children, value: Float[Array, "N A"], candidates: int
+    search: Search, best: Ladder, children: Children, orders: tuple[Float[Array, "N A"], ...], candidates: int
 ) -> tuple[Edges, Float[Array, " E"]]:
-    """The children that may be kept: of a large alphabet those with a symbol of τ₀ and the best others of each node, by
-    value. And the bounds of the rest, as `_strata` has them.
+    """The children that may be kept: of a large alphabet those with a symbol of τ₀ and the best others of each node.
+    And the bounds of the rest, as `_strata` has them.
 
     The others of a node are of one stratum.
+
+    Args:
+        orders: what ranks them: v, and, where the world guides, v and its promise together.
+        candidates: others of a node, by each order.
     """
     size, num_actions = children.available.shape
-    nothing = jnp.full(len(best.value), -jnp.inf, value.dtype)
+    nothing = jnp.full(len(best.value), -jnp.inf, children.bound.dtype)
     count = candidates + len(search.original.symbols)
-    if count >= num_actions:
+    if count + candidates >= num_actions:
         return _every(children), nothing
-    near = children.smallest < children.smallest.max(-1, keepdims=True)
-    rank = jnp.where(children.available, value + jnp.where(near, NEAR, 0.0), -jnp.inf)
-    likely, action = jax.lax.top_k(rank, count)
+    near = jnp.where(children.smallest < children.smallest.max(-1, keepdims=True), NEAR, 0.0)
+    value, *guided = orders
+    likely, action = jax.lax.top_k(jnp.where(children.available, value + near, -jnp.inf), count)
+    for order in guided:  # the best of those that are not among them
+        others = children.available & (value + near < likely[:, count - 1 : count])
+        promising, further = jax.lax.top_k(jnp.where(others, order, -jnp.inf), candidates)
+        likely, action = jnp.append(likely, promising, axis=1), jnp.append(action, further, axis=1)
+    count = action.shape[1]
     parent = jnp.repeat(jnp.arange(size), count)
     edges = Edges(parent=parent, action=action.ravel(), there=jnp.isfinite(likely).ravel())
     left = children.available.at[parent, edges.action].set(False)

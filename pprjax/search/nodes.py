@@ -52,6 +52,11 @@ class Search:
         return hasattr(self.task.env, "next_symbols")
 
     @property
+    def guides(self) -> bool:
+        """Whether the world has an opinion of prefixes."""
+        return hasattr(self.task.env, "promise")
+
+    @property
     def tells_end(self) -> bool:
         """Whether the world tells which action ends a path."""
         return hasattr(self.task.env, "end_action")
@@ -113,7 +118,7 @@ class Search:
 
     def promise(self, nodes: Nodes) -> Float[Array, " N"]:
         """The world's opinion of each prefix, where it has one: it guides and never scores. 0 of what is no prefix."""
-        if not hasattr(self.task.env, "promise"):
+        if not self.guides:
             return jnp.zeros_like(nodes.goal)
         opinions = jax.vmap(lambda state: self.task.env.promise(state, self.task.params))(nodes.state)
         return jnp.where(nodes.alive, opinions, 0.0)

@@ -29,8 +29,11 @@ WIDTH = 16
 BREADTH = 8
 """Children that a beam steps for each node that it keeps, where the world has a `promise` and nothing can be proved."""
 
-WEIGHTS = (0.0, 1.0, 3.0, 10.0)
-"""Of that promise beside v, there; elsewhere 1."""
+WEIGHTS = (0.0, 1.0)
+"""Of the world's `promise` beside v, by which a beam ranks."""
+
+WIDE_WEIGHTS = (0.0, 1.0, 3.0, 10.0)
+"""The same where nothing can be proved."""
 
 MAX_BYTES = 2**31
 """The most memory that the prefixes of one original may take, by what is known before they are made."""
@@ -148,12 +151,12 @@ def _is_open(best: Ladder, limit: Float[np.ndarray, " E"], unseen: Float[np.ndar
 
 def _shape(task: Task, config: Config, num_distances: int, width: int, calls: int) -> Shape:
     """What the beam looks at: what no proof can use of the calls makes it wider."""
-    shape = Shape(num_distances, width)
+    guides, knows_next = (hasattr(task.env, name) for name in ("promise", "next_symbols"))
+    shape = Shape(num_distances, width, weights=WEIGHTS if guides else (0.0,))
     if provable(task, config):
         return shape
-    knows_next = hasattr(task.env, "next_symbols")
-    if knows_next and hasattr(task.env, "promise"):
-        shape = shape._replace(breadth=min(BREADTH, task.num_actions), weights=WEIGHTS)
+    if knows_next and guides:
+        shape = shape._replace(breadth=min(BREADTH, task.num_actions), weights=WIDE_WEIGHTS)
     stepped = shape.breadth if knows_next else task.num_actions  # for each node that is kept
     wider = calls // (task.horizon * num_distances * stepped)
     most = min(SIDE_BY_SIDE // (num_distances * task.num_actions), task.num_actions ** (task.horizon - 1))

@@ -72,7 +72,7 @@ def test_every_rung_is_the_best_there_is(seed, goal, costs, lambda_policy, max_e
 @pytest.mark.parametrize("goal", [None, reached])
 def test_the_best_at_each_lambda_path_is_on_it(goal):
     task, originals = grid()
-    task = task.replace(goal=goal)
+    task, originals = task.replace(goal=goal), originals[list(range(8))]
     found = exact_frontier(task, originals, Config(lambda_policy=0.1))
     for lambda_path in (0.0, 0.1, 1.0, 10.0, 100.0, 1e4):
         best = exact(task, originals, Config(lambda_path=lambda_path, lambda_policy=0.1))

@@ -156,8 +156,8 @@ def test_what_no_proof_can_use_makes_the_beam_wider():
     def shape(habit, calls):
         return points._shape(task, pprjax.Config(habit=habit), L + 1, 2, calls)
 
-    assert shape("regret", 10**9) == points.Shape(L + 1, 2)
-    assert shape("link", 0) == points.Shape(L + 1, 2, breadth=task.num_actions, weights=points.WEIGHTS)
+    assert shape("regret", 10**9) == points.Shape(L + 1, 2, weights=points.WEIGHTS)
+    assert shape("link", 0) == points.Shape(L + 1, 2, breadth=task.num_actions, weights=points.WIDE_WEIGHTS)
     wide = shape("link", 800)
     assert wide.width == 800 // (task.horizon * (L + 1) * task.num_actions)
     assert shape("link", 10**9).width == task.num_actions ** (L - 1)  # room for every prefix, in each stratum
@@ -236,8 +236,8 @@ def test_a_world_that_contradicts_itself_is_told():
 
 
 def test_of_a_large_alphabet_the_children_that_may_be_kept_are_candidates():
-    """Of each node the likeliest of each number of edits, since places go by numbers of edits; the rest is lost with
-    its bound."""
+    """Of each node the first by each order of each number of edits, since places go by numbers of edits; the rest is
+    lost with its bound."""
     rng, room, num_actions = np.random.default_rng(0), 6, 40
     task = sequences(0, num_symbols=num_actions)
     search = Search(task, trace(task, jnp.array([40, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0)), pprjax.Config())
@@ -247,14 +247,15 @@ def test_of_a_large_alphabet_the_children_that_may_be_kept_are_candidates():
     available = rng.random((3, num_actions)) < 0.9
     children = Children((), *map(jnp.asarray, (available, charged, charged, smallest, 1.0 + charged)))
     best = ladder.empty(task, Wanted(num_distances=L + 1))
-    edges, lost = beam._foremost(search, best, children, children.charged, room)
+    edges, lost = beam._foremost(search, best, children, (children.charged, -children.charged), room)
     chosen = np.zeros_like(available)
     chosen[np.asarray(edges.parent)[edges.there], np.asarray(edges.action)[edges.there]] = True
-    assert chosen.sum() == edges.there.sum() <= 3 * (room + L + 1) and not (chosen & ~available).any()
+    assert chosen.sum() == edges.there.sum() <= 3 * (2 * room + L + 1) and not (chosen & ~available).any()
     for node in range(3):
         for m in range(L + 1):
             own = np.flatnonzero(available[node] & (smallest[node] == m))
-            assert chosen[node, own[np.argsort(-charged[node, own])[:room]]].all()
+            ranked = own[np.argsort(-charged[node, own])]
+            assert chosen[node, ranked[:room]].all() and chosen[node, ranked[-room:]].all()
     left = available & ~chosen
     expected = [max(1.0 + charged[left & (smallest == m)], default=-np.inf) for m in range(L + 1)]
     np.testing.assert_allclose(lost, expected)
