@@ -6,6 +6,7 @@ edit each; "months" the months with another value.
 
 import argparse
 import time
+from typing import Any
 
 import jax
 import numpy as np
@@ -65,7 +66,7 @@ def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned:
     with as many calls as the learner makes, are that optimum."""
     num_distances, size = task.horizon + 1, len(originals)
     close = config.lambda_path / (1.0 + np.arange(num_distances))
-    options = dict(wanted=Wanted(num_distances=num_distances), lambda_path=config.lambda_path)
+    options: dict[str, Any] = dict(wanted=Wanted(num_distances=num_distances), lambda_path=config.lambda_path)
     begin = time.perf_counter()
     found = search_points(task, originals, config, calls=calls, **options)
     seconds = time.perf_counter() - begin
