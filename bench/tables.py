@@ -92,7 +92,8 @@ def highlights(lines: list[Line]) -> str:
     quality, plain, text = latest["quality"], latest["quality_plain"], latest["text"]
     certificates = next(case for case in latest["exact"]["cases"] if case["goal"] == "reached")["certificates_per_s"]
     rates = latest["edit_distance"]["pairs_per_second"]
-    short = temperature_by_weight(latest["temperature"])
+    years = latest["temperature"]
+    short = temperature_by_weight(years)
     shortfalls = ", ".join(f"{percent(case['shortfall'], 2)} at {weight:g}" for weight, case in short.items())
     log = latest["log_recourse"]
     ours, theirs = (
@@ -111,9 +112,10 @@ def highlights(lines: list[Line]) -> str:
         f"certified, and {gib(log['peak_gib'])} of memory.",
         f"Edit distances: {number(rates['levenshtein'])} a second, {ratio(latest['edit_distance']['ratio'])} times as "
         "many as rapidfuzz.",
-        "Years: the search is at least as good as the best of four beams, with a ninth of their classifier calls, in "
-        f"{percent(latest['temperature']['share_at_least_beam'])} of the cases. The learner's mean R is below theirs, "
-        f"by {shortfalls} (λ_policy).",
+        "Years: the search is at least as good as the best of four beams in "
+        f"{percent(years['share_at_least_beam'])} of the cases, with {number(years['search_steps'])} classifier calls "
+        f"for their {number(years['classifier_steps'])}. The learner's mean R is below theirs, by {shortfalls} "
+        "(λ_policy).",
         f"Text: R is at least that of a plain beam search in {percent(at_least_beam(text))} of the cases. A sentence "
         f"takes {seconds(text['seconds_each'])} an author.",
     ]

@@ -1,6 +1,6 @@
 """Does PPR find better years than plain beam searches? `python bench/temperature.py`
 
-Four beams together have as many steps of the classifier as the learner; the search has its default, a ninth of that.
+Four beams together have as many steps of the classifier as the learner; the search has its default, a tenth of that.
 The habit is "link", under which nothing can be proved, and an edit replaces a month.
 """
 
