@@ -120,15 +120,17 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: S
 
 
 def _last(search: Search, nodes: Nodes, beam: Beam, shape: Shape) -> Beam:
-    """The last layer: every child is a complete path, so all that may matter are looked at, the best bounds first."""
+    """The last layer: every child is a complete path, so all that may matter are looked at, in blocks: at one λ_path
+    those that may have the largest R first, for the frontier those of the fewest edits, and of these the best."""
     t = search.task.horizon - 1
     best, children, calls = _opened(search, nodes, beam, t, last=True)
     edges, lost = _foremost(search, best, children, (children.bound,), shape.candidates)
     bound, smallest = (x[edges.parent, edges.action] for x in (children.bound, children.smallest))
-    ranked = Ranked(bound, jnp.zeros_like(bound), smallest, bound, edges.there)
-    order, there, _ = _strata(search, best, ranked, (0.0,), len(bound))
-    edges = Edges(parent=edges.parent[order], action=edges.action[order], there=there)
-    bound, smallest = bound[order], smallest[order]
+    if search.lambda_path is None:
+        order = jnp.lexsort((-bound, smallest))
+    else:
+        order = jnp.argsort(-(bound + search.lambda_path / (1.0 + smallest)))
+    edges, bound, smallest = jax.tree.map(lambda x: x[order], (edges, bound, smallest))
 
     def left(best: Ladder, i: Int[Array, ""]) -> Bool[Array, " M"]:
         ahead = jnp.arange(len(bound)) >= i * shape.room

@@ -208,8 +208,8 @@ def _notes(config: Config, told: dict[str, Any], judges: Sequence[Judge]) -> str
         f"λ_policy·R_policy, at λ_path = {config.lambda_path:g} and λ_policy = {config.lambda_policy:g}; R_policy sums "
         f"{habits}.\n"
         "PPR must reach the wanted city. It is searched; proved: no year has a larger R, as up to "
-        f"{told['calls']:,} steps of the classifier show. Learned: the same by Algorithm 1. No goal: Eq. 5 alone. "
-        "Published: Eq. 5 alone, by the paper's plain algorithm, habits and edit distance, at λ_policy = "
+        f"{told['calls']:,} steps of the classifier show. Learned: the same by Algorithm 1. Published: "
+        "Eq. 5 alone, by the paper's plain algorithm, habits and edit distance, at λ_policy = "
         f"{PAPER.lambda_policy:g}. BL1: at most k = {bl1_k} months changed, whatever P_A says, with the k that flips "
         "most years. BL2: Native Guide, with a window of the most similar training year of the wanted city."
     )
@@ -231,7 +231,8 @@ def _as_rich(summary: pl.DataFrame, data: Data, judges: Sequence[Judge]) -> Tabl
     title = f"Means over {summary['years'][0]} test years each way ({data.source})"
     shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     names = [judge.name for judge in judges]
-    for name in ("", "LSTM", *names, "s_goal", "s_path", "s_policy", "d", "months", "°F", "R", "proved"):
+    edits = ["distance"] if (summary["distance"] == summary["months"]).all() else ["distance", "months"]
+    for name in ("", "LSTM", *names, "s_goal", "s_path", "s_policy", "d", *edits[1:], "°F", "R", "proved"):
         shown.add_column(name, justify="right" if name else "left", no_wrap=True)
     for _, rows in summary.group_by("wanted", maintain_order=True):
         shown.add_section()
@@ -239,7 +240,7 @@ def _as_rich(summary: pl.DataFrame, data: Data, judges: Sequence[Judge]) -> Tabl
         for row in rows.iter_rows(named=True):
             figures: list[Any] = [f"{row[name]:.0%}" for name in ("flipped", *names)]
             figures += [f"{row[name]:.2f}" for name in ("s_goal", "s_path", "s_policy")]
-            figures += [f"{row[name]:.1f}" for name in ("distance", "months")]
+            figures += [f"{row[name]:.1f}" for name in edits]
             figures += [f"{row['degrees']:.0f}", f"{row['reward']:.2f}"]
             shown.add_row(f" {row['method']}", *figures, "" if row["proved"] is None else f"{row['proved']:.0%}")
     return shown

@@ -35,7 +35,7 @@ def both_directions(
 
     "PPR" is searched, and may be proved to be the best; "learned" is what Algorithm 1 makes of the same task.
     "published" is Algorithm 1 with the paper's settings, where no goal stands beside Eq. 5. That is largest where
-    nothing is changed, and the published search too weak to find it. "PPR, no goal" shows it, in one direction.
+    nothing is changed, and the published search too weak to find it.
 
     Args:
         judges: of whom nothing was asked; what they think of each edit stands beside it.
@@ -49,14 +49,12 @@ def both_directions(
     for wanted in (1, 0):
         aim = task(data, models, wanted)
         originals = aim.env.paths(data.test_symbols[data.test_labels != wanted])
-        free, key = aim.replace(goal=None), jax.random.fold_in(jax.random.key(seed), wanted)
+        key = jax.random.fold_in(jax.random.key(seed), wanted)
         found = {
             "PPR": recourse(aim, originals, config, key=key, calls=calls),
             "learned": recourse(aim, originals, config, key=key, method="learn"),
-            "published": recourse(free, originals, settings.PAPER, key=key, method="learn"),
+            "published": recourse(aim.replace(goal=None), originals, settings.PAPER, key=key, method="learn"),
         }
-        if wanted:  # one direction shows what is best without a goal
-            found["PPR, no goal"] = recourse(free, originals, config, key=key, calls=calls)
         sequences = {method: edited(aim, result) for method, result in found.items()}
         sequences["BL1"], k = few_changes(aim, data, aim.env.sequences(originals))
         sequences["BL2"] = windows(aim, data, aim.env.sequences(originals))

@@ -31,7 +31,7 @@ SETTINGS = Config(
     learning_rate=4e-3,
     c_e=0.0,
     epsilon_end=0.15,
-    iterations=300,
+    iterations=150,
     num_paths=128,
     num_best=16,
     updates=4,
@@ -46,7 +46,7 @@ CALLS = 30_000
 """Steps of the classifier that the proof of one year may take."""
 
 METHODS = ("PPR", "BL1", "BL2")
-"""The methods that are drawn. The table also has variants of PPR."""
+"""The methods that are drawn. The table also has what Algorithm 1 learns."""
 
 HEAT_PATH, HEAT_POLICY = (1.0, 10.0, 100.0), (0.1, 1.0, 3.0)
 """λ_path and λ_policy of the heat maps."""
