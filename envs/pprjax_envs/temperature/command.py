@@ -229,7 +229,9 @@ def _as_rich(summary: pl.DataFrame, data: Data, judges: Sequence[Judge]) -> Tabl
     from rich.table import Table
 
     title = f"Means over {summary['years'][0]} test years each way ({data.source})"
-    shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shown = Table(
+        title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, padding=(0, 0)
+    )
     names = [judge.name for judge in judges]
     edits = ["distance"] if (summary["distance"] == summary["months"]).all() else ["distance", "months"]
     for name in ("", "LSTM", *names, "s_goal", "s_path", "s_policy", "d", *edits[1:], "°F", "R", "proved"):
