@@ -85,8 +85,15 @@ def value(task, row):
     return -np.inf if prob <= 0.5 or broken else prob + CONFIG.lambda_policy * regrets
 
 
-@pytest.mark.parametrize("rules", [(), RULES], ids=["free", "ruled"])
-@pytest.mark.parametrize("judge", [Sums, Backwards])
+@pytest.mark.parametrize(
+    ("judge", "rules"),
+    [
+        pytest.param(Sums, (), id="Sums-free"),
+        pytest.param(Sums, RULES, id="Sums-ruled", marks=pytest.mark.slow),
+        pytest.param(Backwards, (), id="Backwards-free", marks=pytest.mark.slow),
+        pytest.param(Backwards, RULES, id="Backwards-ruled"),
+    ],
+)
 def test_every_number_of_edits_is_right_and_proved(judge, rules):
     answered = 0
     for seed in range(3):

@@ -95,6 +95,8 @@ def test_states_without_numbers_are_hashed():
     env = types.SimpleNamespace(
         symbol=lambda state, params: jnp.int32(0),
         observe=lambda key, state, action, params: state,
+        reset_env=lambda key, params: (jnp.zeros(11), jnp.zeros(11)),
+        step_env=lambda key, state, action, params: (state, state, 0.0, True, {}),
         num_actions=2,
         default_params=None,
     )

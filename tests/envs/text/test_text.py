@@ -41,7 +41,7 @@ def every_path(task):
     return pprjax.Paths.from_lists([symbols for _, symbols, _ in ended], [actions for _, _, actions in ended])
 
 
-@pytest.mark.parametrize("habit", ["regret", "link"])
+@pytest.mark.parametrize("habit", ["regret", pytest.param("link", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed, towards", [(0, "positive"), (1, "negative")])
 def test_the_frontier_is_the_best_of_all_sentences(seed, towards, habit):
     task = world(seed, towards=towards)
