@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pprjax_envs.temperature.files import Dropped
-    from pprjax_envs.temperature.judges import Judge
+    from pprjax_envs.temperature.judges import YearJudge
     from pprjax_envs.temperature.years import Data, Years
 
 OTHER_SEED = 1_000_003
@@ -30,7 +30,7 @@ class Source(NamedTuple):
     """Where the years come from, and who judges them unasked."""
 
     years: Years
-    judges: tuple[Judge, Judge]
+    judges: tuple[YearJudge, YearJudge]
     dropped: Dropped | None  # of a file
 
 
@@ -158,7 +158,7 @@ def _read(data: Path | None, cities: tuple[str, str], seed: int) -> Source:
     return Source(temperature.simulate(seed=seed), judges, None)
 
 
-def _accuracies(judges: Sequence[Judge], parts: Data) -> dict[str, float]:
+def _accuracies(judges: Sequence[YearJudge], parts: Data) -> dict[str, float]:
     from pprjax_envs.temperature.judges import accuracy
 
     return {f"test_accuracy_{judge.name}": accuracy(judge, parts.test_degrees, parts.test_labels) for judge in judges}
@@ -195,7 +195,7 @@ def _as_sentence(quality: dict[str, float], reloaded: bool, source: Source) -> s
     )
 
 
-def _notes(config: Config, told: dict[str, Any], judges: Sequence[Judge]) -> str:
+def _notes(config: Config, told: dict[str, Any], judges: Sequence[YearJudge]) -> str:
     """What the rows and columns of the table are."""
     bl1_k = " and ".join(map(str, told["bl1_changes"]))
     habits = {"regret": "how much less likely each month is than the likeliest", "link": "h(P_A)"}[config.habit]
@@ -224,7 +224,7 @@ def _distance(config: Config) -> str:
     return "the number of months with another value"
 
 
-def _as_rich(summary: pl.DataFrame, data: Data, judges: Sequence[Judge]) -> Table:
+def _as_rich(summary: pl.DataFrame, data: Data, judges: Sequence[YearJudge]) -> Table:
     from rich import box
     from rich.table import Table
 

@@ -23,13 +23,19 @@ from pprjax_envs.sequence import class_probs
 from pprjax_envs.temperature import settings
 from pprjax_envs.temperature.agents import Models
 from pprjax_envs.temperature.baselines import gradient_importance, observed, symbol_changes
-from pprjax_envs.temperature.judges import Judge
+from pprjax_envs.temperature.judges import YearJudge
 from pprjax_envs.temperature.world import task
 from pprjax_envs.temperature.years import Data
 
 
 def both_directions(
-    data: Data, models: Models, judges: Sequence[Judge], config: Config, *, calls: int = settings.CALLS, seed: int = 0
+    data: Data,
+    models: Models,
+    judges: Sequence[YearJudge],
+    config: Config,
+    *,
+    calls: int = settings.CALLS,
+    seed: int = 0,
 ) -> tuple[pl.DataFrame, list[int]]:
     """Every test year edited towards the other city: by PPR, searched and learned, and by the two baselines.
 
@@ -133,7 +139,7 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
 
 
 def outcomes(
-    task: Task, originals: Paths, sequences: Int[np.ndarray, "B 12"], config: Config, judges: Sequence[Judge] = ()
+    task: Task, originals: Paths, sequences: Int[np.ndarray, "B 12"], config: Config, judges: Sequence[YearJudge] = ()
 ) -> pl.DataFrame:
     """One row an edit of a year.
 
@@ -164,7 +170,7 @@ def outcomes(
     )
 
 
-def summarize(data: Data, table: pl.DataFrame, judges: Sequence[Judge]) -> pl.DataFrame:
+def summarize(data: Data, table: pl.DataFrame, judges: Sequence[YearJudge]) -> pl.DataFrame:
     """The means of each method in either direction; of each judge, the share of the years that convince it; and the
     share that is proved, null where nothing could be."""
     names = ("flipped", "reward", "s_goal", "s_path", "s_policy", "distance", "months", "degrees")

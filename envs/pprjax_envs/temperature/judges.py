@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from pprjax_envs.temperature.years import COMMON_SHARE, DEVIATIONS, NORMALS, Years
 
 
-class Judge(Protocol):
+class YearJudge(Protocol):
     """Tells which of two cities a year is of."""
 
     @property
@@ -83,6 +83,6 @@ class NearestYears:
         return np.stack([1 - second, second], 1)
 
 
-def accuracy(judge: Judge, degrees: Float[np.ndarray, "N 12"], labels: Int[np.ndarray, " N"]) -> float:
+def accuracy(judge: YearJudge, degrees: Float[np.ndarray, "N 12"], labels: Int[np.ndarray, " N"]) -> float:
     """The share of the years that it takes for their own city's."""
     return float((judge.probs(degrees).argmax(1) == labels).mean())

@@ -19,7 +19,7 @@ from pprjax.task import Task
 from pprjax_envs.text.agents import Author
 from pprjax_envs.text.corpus import split, words_and_marks
 from pprjax_envs.text.huggingface import LanguageModel
-from pprjax_envs.text.judges import Judge
+from pprjax_envs.text.judges import SentenceJudge
 from pprjax_envs.text.settings import MAX_WORDS, SETTINGS
 from pprjax_envs.text.world import log_probs, task
 
@@ -28,8 +28,8 @@ from pprjax_envs.text.world import log_probs, task
 class Judges:
     """Whose sentiment is wanted, and another judge, of whom nothing was asked."""
 
-    asked: Judge
-    other: Judge
+    asked: SentenceJudge
+    other: SentenceJudge
 
 
 def ladders(
@@ -152,7 +152,7 @@ def _opinions(judges: Judges, authors: Sequence[Author | LanguageModel], table: 
     return pl.DataFrame(columns)
 
 
-def opposite(judge: Judge, sentence: str) -> Literal["positive", "negative"]:
+def opposite(judge: SentenceJudge, sentence: str) -> Literal["positive", "negative"]:
     """The sentiment that a sentence lacks; positive for a neutral one."""
     return "negative" if judge.reached(judge([sentence])[0], "positive") else "positive"
 

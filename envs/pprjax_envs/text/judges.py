@@ -17,7 +17,7 @@ INSTALL = "{0}: needs the package {0}, which `python3 -m pip install 'PATH/TO/pp
 DIRECTIONS = ("positive", "negative")
 
 
-class Judge(Protocol):
+class SentenceJudge(Protocol):
     """Says how positive texts are. Static and hashable; called on the host only.
 
     One that goes by the words of a text may say `by_words = True`: a search then asks it of each word alone, and tries

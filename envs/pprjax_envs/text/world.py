@@ -32,7 +32,7 @@ from pprjax_envs.quick_gymnax import environment, spaces
 from pprjax_envs.text.agents import Author, sentence_log_probs
 from pprjax_envs.text.corpus import JOINED, words_of
 from pprjax_envs.text.huggingface import LanguageModel
-from pprjax_envs.text.judges import VADER, Judge
+from pprjax_envs.text.judges import VADER, SentenceJudge
 from pprjax_envs.traced import traced_params
 
 CONVICTION = 2.0
@@ -115,7 +115,7 @@ class TextEnv(environment.Environment[TextState, TextParams]):
         self,
         alphabet: Alphabet,
         *,
-        judge: Judge | None = None,
+        judge: SentenceJudge | None = None,
         towards: Towards = "positive",
         max_words: int = 10,
         size: int | None = None,
@@ -265,7 +265,7 @@ def task(
     author: Author | LanguageModel,
     sentence: str,
     *,
-    judge: Judge | None = None,
+    judge: SentenceJudge | None = None,
     towards: Towards = "positive",
     max_words: int = 10,
     goal: Goal | None = reached,
@@ -296,7 +296,7 @@ def log_probs(author: Author | LanguageModel, texts: Sequence[str]) -> Float[np.
 class _Reader:
     """A judge on the host, which remembers what it has read."""
 
-    def __init__(self, judge: Judge, alphabet: Alphabet, towards: Towards):
+    def __init__(self, judge: SentenceJudge, alphabet: Alphabet, towards: Towards):
         self.judge, self._alphabet, self._towards = judge, alphabet, towards
         self._known: dict[bytes, tuple[float, bool]] = {}
         self._error: Exception | None = None
@@ -325,7 +325,7 @@ class _Reader:
             return [(float("nan"), False)] * len(keys)
 
 
-def _moods(judge: Judge, alphabet: Alphabet, towards: Towards) -> Float[np.ndarray, " V"]:
+def _moods(judge: SentenceJudge, alphabet: Alphabet, towards: Towards) -> Float[np.ndarray, " V"]:
     """What a judge that goes by words thinks of each word alone, above what it thinks of none; 0 of any other judge."""
     if not getattr(judge, "by_words", False):
         return np.zeros(alphabet.num_tokens)
@@ -335,7 +335,7 @@ def _moods(judge: Judge, alphabet: Alphabet, towards: Towards) -> Float[np.ndarr
 
 
 @functools.cache
-def _mood(judge: Judge, text: str) -> float:
+def _mood(judge: SentenceJudge, text: str) -> float:
     return float(judge([text])[0])
 
 
