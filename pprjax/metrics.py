@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from pprjax import edit_distance
 from pprjax.paths import Paths
-from pprjax.reward import total
 
 
 @struct.dataclass
@@ -47,27 +46,6 @@ def status(
     unchanged = (distance == 0) & (True if met is None else np.asarray(met))
     fine = np.asarray(reached if met is None else met)
     return np.select([unchanged, fine, terminated], ["unchanged", "reached_goal", "ended"], "cut")
-
-
-def best_at(
-    scores: Scores, met: Bool[np.ndarray, "*b N"], *, lambda_path: ArrayLike, lambda_policy: ArrayLike
-) -> tuple[Int[np.ndarray, "*b M"], Float[np.ndarray, "*b M"]]:
-    """Which of N paths is the best at each of M λ, and its R there: R (Eq. 5) decides among those that meet the goal;
-    if none does, among all.
-
-    Args:
-        scores: of the N paths of each batch entry, [*b, N].
-        met: whether a path meets the goal.
-        lambda_path: float[*b, M].
-        lambda_policy: float[*b, M].
-    """
-    goal, path, habits = (np.asarray(x)[..., None, :] for x in (scores.goal, scores.path, scores.r_policy))
-    weights = np.broadcast_arrays(lambda_path, lambda_policy)
-    at_path, at_policy = (np.asarray(weight)[..., None] for weight in weights)
-    rewards = np.asarray(total(goal, path, habits, lambda_path=at_path, lambda_policy=at_policy))
-    possible = np.asarray(met)[..., None, :]
-    best = np.argmax(np.where(possible | ~possible.any(-1, keepdims=True), rewards, -np.inf), axis=-1)
-    return best, np.take_along_axis(rewards, best[..., None], axis=-1)[..., 0]
 
 
 def relative_gap(reward: ArrayLike, optimum: ArrayLike) -> np.ndarray:
