@@ -19,9 +19,10 @@ def check_world(task: Task) -> None:
     """Raise a ValueError that names what a world says in another type or shape than it should."""
     key = jax.random.key(0)
     before = jax.eval_shape(task.reset, key)
-    own = jax.eval_shape(lambda: task.env.reset_env(key, task.params)[1])
-    if jax.tree.structure(before) != jax.tree.structure(own):
-        raise ValueError(f"start: expected a state of the environment, got {type(task.start).__name__}")
+    if task.start is not None:
+        own = jax.eval_shape(lambda: task.env.reset_env(key, task.params)[1])
+        if jax.tree.structure(before) != jax.tree.structure(own):
+            raise ValueError(f"start: expected a state of the environment, got {type(task.start).__name__}")
     _check_said(task, before)
     check_step(task)
 
@@ -29,10 +30,11 @@ def check_world(task: Task) -> None:
 def _check_said(task: Task, state: State) -> None:
     """Of a state of these shapes."""
     expected = {"symbol": (int, ()), "state_id": (int, ()), "reached_goal": (bool, ())}
-    for name, (kind, shape) in (expected | {"available": (bool, (task.num_actions,))}).items():
-        if not hasattr(task.env, name):
-            continue
-        said = jax.eval_shape(lambda state, name=name: getattr(task.env, name)(state, task.params), state)
+    expected = expected | {"available": (bool, (task.num_actions,))}
+    asked = {name: getattr(task.env, name) for name in expected if hasattr(task.env, name)}
+    answers = jax.eval_shape(lambda state: {name: ask(state, task.params) for name, ask in asked.items()}, state)
+    for name in asked:
+        (kind, shape), said = expected[name], answers[name]
         types = jnp.integer if kind is int else jnp.bool_
         if not hasattr(said, "dtype") or not jnp.issubdtype(said.dtype, types) or said.shape != shape:
             got = f"{said.dtype}{list(said.shape)}" if hasattr(said, "dtype") else type(said).__name__
