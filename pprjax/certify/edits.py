@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
+from numpy.typing import ArrayLike
+from rapidfuzz.distance import Levenshtein
 
 from pprjax.config import Config
 from pprjax.edit_distance import EditCosts
@@ -49,12 +51,10 @@ def append(
     return np.minimum.accumulate(longer - drops) + drops
 
 
-def levenshtein(original: Int[np.ndarray, " N"], path: Int[np.ndarray, " T"]) -> int:
-    """The distance of unit costs between two sequences without padding."""
-    column = np.arange(len(original) + 1)
-    for symbol in path:
-        column = append(column, original, symbol, UNIT)
-    return int(column[-1])
+def levenshtein(original: ArrayLike, path: ArrayLike, costs: WholeCosts = UNIT) -> int:
+    """The edit distance between two sequences of symbols, int[N] and int[T], without padding."""
+    weights = (costs.insert, costs.delete, costs.substitute)
+    return Levenshtein.distance(np.asarray(original).tolist(), np.asarray(path).tolist(), weights=weights)
 
 
 def distinct[T](ranked: Iterable[T], symbols_of: Callable[[T], Any], count: int, min_distance: int) -> list[T]:

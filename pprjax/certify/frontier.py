@@ -22,12 +22,10 @@ from pprjax.certify.n_best import n_best_beside
 from pprjax.certify.optimum import described, solved
 from pprjax.certify.problem import Block, Problem
 from pprjax.config import Config
+from pprjax.ladder import tolerated
 from pprjax.paths import Paths
 from pprjax.result import Frontier
 from pprjax.task import Task
-
-RISE = 1e-6
-"""Values that differ by less than this share of their size are the same: float32 can't tell them apart."""
 
 KEPT = 64
 """Worlds with different nodes left out that are kept for the next originals."""
@@ -140,9 +138,9 @@ def frontiers(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, "
 
 def _rises(value: Float[np.ndarray, " F"], whose: Int[np.ndarray, " F"]) -> Bool[np.ndarray, " F"]:
     """Which rows are worth more than all rows of the same original before them."""
-    rises, best = np.zeros(len(value), bool), {}
-    for i, (b, v) in enumerate(zip(whose.tolist(), value.tolist(), strict=True)):
-        rises[i] = b not in best or v > best[b] + RISE * (1 + abs(best[b]))
+    rises, least = np.zeros(len(value), bool), {}
+    for i, (b, v, more) in enumerate(zip(whose.tolist(), value.tolist(), tolerated(value).tolist(), strict=True)):
+        rises[i] = v > least.get(b, -np.inf)
         if rises[i]:
-            best[b] = v
+            least[b] = more
     return rises

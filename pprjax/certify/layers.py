@@ -248,8 +248,8 @@ class Layers:
             return slice(None)
         row = nodes.place % self.weighed.graph.num_rows
         bound = nodes.value + self.weighed.to_come[row]
-        if self.batch.to_go is not None:
-            least = np.minimum(np.maximum(least, made + self.batch.to_go[nodes.read, row]), self.need.shape[1] - 1)
+        if to_go is not None:
+            least = np.minimum(np.maximum(least, made + to_go[nodes.read, row]), self.need.shape[1] - 1)
         if self.batch.lambda_path is None:
             order = np.lexsort((-bound, least, nodes.whose))
         else:

@@ -12,13 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from rapidfuzz.distance import Levenshtein
 
-from pprjax.certify.edits import WholeCosts, largest_distance
+from pprjax.certify.edits import WholeCosts, largest_distance, levenshtein
 from pprjax.certify.edits_to_go import edits_to_go
 from pprjax.certify.graph import Weighed, symbols_to_come
 from pprjax.certify.layers import ROOT, Batch, Layers
 from pprjax.certify.limits import TooLargeError
+from pprjax.ladder import tolerated
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier, Recourse
@@ -46,9 +46,6 @@ MAX_GUIDED = 2**25
 
 FAVOURITE = -3
 """The last node of the path that is worth most, whatever its edits."""
-
-RISE = 1e-6
-"""Values that differ by less than this share of their size are the same, as in the certified frontier."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +221,7 @@ def _solve(weighed: Weighed, batch: Batch, costs: WholeCosts, timed: bool, calls
         steps = favourites[int(batch.start[i])]
         if steps is not None:
             symbols = weighed.graph.symbol[[batch.start[i], *weighed.target[steps]]]
-            distance = _distance(batch.symbols[i, : batch.lengths[i]].tolist(), symbols.tolist(), costs)
+            distance = levenshtein(batch.symbols[i, : batch.lengths[i]], symbols, costs)
             layers.end_value[i, distance] = weighed.weight[steps].sum()
             layers.end_node[i, distance] = FAVOURITE
     layers.run()
@@ -232,8 +229,7 @@ def _solve(weighed: Weighed, batch: Batch, costs: WholeCosts, timed: bool, calls
     limit = np.maximum.accumulate(np.maximum(value, layers.dropped), axis=1)
     if batch.lambda_path is None:
         before = np.maximum.accumulate(np.pad(value, ((0, 0), (1, 0)), constant_values=-np.inf)[:, :-1], axis=1)
-        with np.errstate(invalid="ignore"):
-            whose, distance = np.nonzero((value > -np.inf) & ~(value <= before + RISE * (1 + np.abs(before))))
+        whose, distance = np.nonzero(value > tolerated(before))
     else:
         worth = value + batch.lambda_path / (np.arange(last + 1) + 1.0)
         distance = worth.argmax(1)
@@ -258,10 +254,6 @@ def _paths(layers: Layers, last: Int[np.ndarray, " F"]) -> list[list[int]]:
     return [row[row >= 0].tolist() for row in table]
 
 
-def _distance(one: list[int], other: list[int], costs: WholeCosts) -> int:
-    return Levenshtein.distance(one, other, weights=(costs.insert, costs.delete, costs.substitute))
-
-
 def _described(
     weighed: Weighed,
     originals: Paths,
@@ -284,7 +276,7 @@ def _described(
         symbols[k, 1 : lengths[k]] = graph.symbol[graph.target[own]]
         actions[k, : lengths[k] - 1] = graph.action[own]
         sums[:, k] = [x[own].sum() for x in (graph.reward, graph.habit, graph.log_prob)]
-        distance[k] = _distance(logged[i], symbols[k, : lengths[k]].tolist(), costs)
+        distance[k] = levenshtein(logged[i], symbols[k, : lengths[k]], costs)
         ended[k] = not steps or graph.ends[graph.target[own[-1]]]
     goal, habit, log_prob = sums
     value = goal + weighed.lambda_policy * habit

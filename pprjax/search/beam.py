@@ -96,10 +96,10 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: S
     """The nodes of the next layer, as many as there is room for, and what is known with them."""
     best, children, calls = _opened(search, nodes, beam, t)
     dropped = beam.dropped
-    if search.knows_next:  # what is dropped need not be stepped
+    if layers.knows_next(search.task):  # what is dropped need not be stepped
         promise = search.next_promise(nodes)
         value = search.value(nodes.goal[:, None], children.charged)
-        orders = (value, value + promise) if search.guides else (value,)
+        orders = (value, value + promise) if layers.guides(search.task) else (value,)
         edges, left = _foremost(search, best, children, orders, shape.candidates)
         at = edges.parent, edges.action
         ranked = Ranked(value[at], promise[at], children.smallest[at], children.bound[at], edges.there)
@@ -158,7 +158,7 @@ def _opened(
     """
     children = layers.expand(search, nodes, last=last)
     best = layers.record(search, beam.best, layers.dead_ends(nodes, children))
-    if not search.tells_end:
+    if not layers.tells_end(search.task):
         return best, children, beam.calls
     ends, children = layers.ended(search, nodes, children, t)
     return layers.record(search, best, ends), children, beam.calls + ends.complete.sum()

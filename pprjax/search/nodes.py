@@ -32,6 +32,21 @@ STRANGE = PAD - 1
 """A symbol that no path has, and no padding either."""
 
 
+def knows_next(task: Task) -> bool:
+    """Whether the world tells the symbols that may follow before a step is taken."""
+    return hasattr(task.env, "next_symbols")
+
+
+def guides(task: Task) -> bool:
+    """Whether the world has an opinion of prefixes."""
+    return hasattr(task.env, "promise")
+
+
+def tells_end(task: Task) -> bool:
+    """Whether the world tells which action ends a path."""
+    return hasattr(task.env, "end_action")
+
+
 def provable(task: Task, config: Config) -> bool:
     """Whether v is bounded after a prefix: the world says what R_goal may still come, and habits never pay."""
     return config.habit == "regret" and hasattr(task.env, "goal_bound")
@@ -45,21 +60,6 @@ class Search:
     original: Original
     config: Config
     lambda_path: jax.Array | None = None  # where one answer is wanted, R's weight of closeness; None: the frontier
-
-    @property
-    def knows_next(self) -> bool:
-        """Whether the world tells the symbols that may follow before a step is taken."""
-        return hasattr(self.task.env, "next_symbols")
-
-    @property
-    def guides(self) -> bool:
-        """Whether the world has an opinion of prefixes."""
-        return hasattr(self.task.env, "promise")
-
-    @property
-    def tells_end(self) -> bool:
-        """Whether the world tells which action ends a path."""
-        return hasattr(self.task.env, "end_action")
 
     @property
     def goal_bound(self) -> Float[Array, ""]:
@@ -118,7 +118,7 @@ class Search:
 
     def promise(self, nodes: Nodes) -> Float[Array, " N"]:
         """The world's opinion of each prefix, where it has one: it guides and never scores. 0 of what is no prefix."""
-        if not self.guides:
+        if not guides(self.task):
             return jnp.zeros_like(nodes.goal)
         opinions = jax.vmap(lambda state: self.task.env.promise(state, self.task.params))(nodes.state)
         return jnp.where(nodes.alive, opinions, 0.0)
@@ -207,7 +207,7 @@ def expand(search: Search, nodes: Nodes, *, last: bool = False) -> Children:
         carry, log_probs = task.log_probs(node.carry, node.state)
         charged = node.charged + task.habits(node.state, log_probs, search.config.habit)
         smallest = jnp.full(task.num_actions, node.smallest)
-        if search.knows_next:
+        if knows_next(search.task):
             smallest = search.smallest_after(node.column, task.env.next_symbols(node.state, task.params))
         return Children(
             carry=carry,

@@ -19,7 +19,7 @@ from pprjax.paths import Paths
 from pprjax.rollout import Original, trace
 from pprjax.ruled import with_rules
 from pprjax.search.beam import Beam, Shape, search_beam
-from pprjax.search.nodes import Search, needed, provable
+from pprjax.search.nodes import Search, guides, knows_next, needed, provable
 from pprjax.search.proof import prove
 from pprjax.task import Task
 
@@ -117,8 +117,7 @@ def _together(task: Task, room: int, length: int) -> int:
         TooLargeError: the nodes of one layer, with their children, take more than MAX_BYTES.
     """
     each = 4 * (2 * task.horizon + length + task.num_actions)
-    known = hasattr(task.env, "next_symbols")  # else every child is stepped before any is dropped
-    needed = room * each * (2 if known else 1 + task.num_actions)
+    needed = room * each * (2 if knows_next(task) else 1 + task.num_actions)  # else every child is stepped first
     if needed > MAX_BYTES:
         raise TooLargeError(
             f"task: the beam of an original of {length:,} symbols takes {needed / 2**30:.1f} GiB, more than "
@@ -151,13 +150,12 @@ def _is_open(best: Ladder, limit: Float[np.ndarray, " E"], unseen: Float[np.ndar
 
 def _shape(task: Task, config: Config, num_distances: int, width: int, calls: int) -> Shape:
     """What the beam looks at: what no proof can use of the calls makes it wider."""
-    guides, knows_next = (hasattr(task.env, name) for name in ("promise", "next_symbols"))
-    shape = Shape(num_distances, width, weights=WEIGHTS if guides else (0.0,))
+    shape = Shape(num_distances, width, weights=WEIGHTS if guides(task) else (0.0,))
     if provable(task, config):
         return shape
-    if knows_next and guides:
+    if knows_next(task) and guides(task):
         shape = shape._replace(breadth=min(BREADTH, task.num_actions), weights=WIDE_WEIGHTS)
-    stepped = shape.breadth if knows_next else task.num_actions  # for each node that is kept
+    stepped = shape.breadth if knows_next(task) else task.num_actions  # for each node that is kept
     wider = calls // (task.horizon * num_distances * stepped)
     most = min(SIDE_BY_SIDE // (num_distances * task.num_actions), task.num_actions ** (task.horizon - 1))
     return shape._replace(width=max(width, min(wider, most)))
