@@ -129,14 +129,13 @@ def _counted(
     weighed: Weighed, own: Int[np.ndarray, " K"], size: int
 ) -> tuple[Float[np.ndarray, " BR"], Int[np.ndarray, "I 2"], bool]:
     """to_come of `size` originals, where it is more than in the shared graph, and False."""
-    value = np.empty(size * weighed.graph.num_rows)
-    for original, to_come in enumerate(value.reshape(size, -1)):
-        mine = own[
-            np.searchsorted(own, original * len(weighed.row)) : np.searchsorted(own, (original + 1) * len(weighed.row))
-        ]
+    value = np.empty((size, weighed.graph.num_rows))
+    owner, step = np.divmod(own, max(len(weighed.row), 1))
+    for to_come, mine in zip(value, np.split(step, np.searchsorted(owner, np.arange(1, size))), strict=True):
         weight = weighed.weight.copy()
-        weight[mine % len(weighed.row)] = weighed.own_weight[mine % len(weighed.row)]
+        weight[mine] = weighed.own_weight[mine]
         to_come[:] = best_to_come(weighed.graph, weighed.row, weighed.target, weight)[0]
+    value = value.ravel()
     raised = np.flatnonzero(value > np.tile(weighed.to_come, size))
     return value, np.column_stack([raised, np.full(len(raised), -1)]), False
 
