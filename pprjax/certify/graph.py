@@ -6,7 +6,7 @@ import dataclasses
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 MOST_ALIKE = 8
 """Steps of a row that may be like another, at most."""
@@ -56,12 +56,12 @@ class Weighed:
     by_symbol: np.ndarray  # int64[E'], the steps by their row and the symbol that they lead to
     key: np.ndarray  # int64[E'], row · (largest symbol + 1) + symbol, of by_symbol
 
-    @property
+    @cached_property
     def own_weight(self) -> Float[np.ndarray, " E"]:
         """What each step is worth as one that the original took, if that is free: r."""
         return self.graph.reward[self.own_step]
 
-    @property
+    @cached_property
     def monotone(self) -> bool:
         """Whether nothing is earned on the way."""
         return bool((self.weight <= 0).all() and (self.own_weight <= 0).all())
@@ -74,9 +74,27 @@ class Weighed:
         return np.searchsorted(symbol[order], np.arange(int(symbol.max()) + 2)), order
 
     @cached_property
-    def steps_to(self) -> tuple[Int[np.ndarray, " R+1"], Int[np.ndarray, " E"]]:
-        """The steps by the row that they lead to, and where those to each row begin."""
-        order = np.argsort(self.target, kind="stable")
+    def is_free(self) -> Bool[np.ndarray, " E"]:
+        """Which steps are `free`."""
+        return np.isin(np.arange(len(self.row)), self.free)
+
+    @cached_property
+    def stands(self) -> Bool[np.ndarray, " R"]:
+        """Which rows a path may be in that neither keeps their symbol nor starts there: no other stands for them."""
+        stands = np.diff(self.first) > MOST_ALIKE
+        stands[self.target[self.free]] = True
+        return stands
+
+    @cached_property
+    def first(self) -> Int[np.ndarray, " R+1"]:
+        """Where the steps of each row begin."""
+        return np.searchsorted(self.row, np.arange(self.graph.num_rows + 1))
+
+    @cached_property
+    def steps_to(self) -> tuple[Int[np.ndarray, " R+1"], Int[np.ndarray, " F"]]:
+        """The steps from rows that stand for themselves, by the row that they lead to; where those to each begin."""
+        steps = np.flatnonzero(self.stands[self.row])
+        order = steps[np.argsort(self.target[steps], kind="stable")]
         return np.searchsorted(self.target[order], np.arange(self.graph.num_rows + 1)), order
 
     def leads_to(self, row: Int[np.ndarray, " M"], symbol: Int[np.ndarray, " M"]) -> Int[np.ndarray, " M"]:

@@ -113,16 +113,47 @@ def ease(weighed: Weighed, symbols: Int[np.ndarray, "B N"]) -> Eased:
     """The graph with the own steps of each original free.
 
     to_come is raised from what it is in the shared graph, step by step backwards, until nothing changes. Where the
-    horizon decides what can come, it is counted anew for each original.
+    horizon decides what can come, it is counted anew for each original. Rows that another row stands for are looked at
+    where τ₀ has their symbol: no path that is looked at is in any other.
     """
-    rows, own = weighed.graph.num_rows, _own(weighed, symbols)
+    size = max(len(weighed.row), 1)
+    own, beside = _own(weighed, symbols)
     if weighed.converged:
-        value, best, settled = _raised(weighed, own, len(symbols))
+        value, best, settled = _raised(weighed, own, beside, len(symbols))
     else:
         value, best, settled = _counted(weighed, own, len(symbols))
-    further = _further(weighed, own, best[:, 0])
-    whose, step = np.divmod(further, max(len(weighed.row), 1))
-    return Eased(own, value, best, further, whose * rows + weighed.row[step], settled)
+    whose, step = _leading_to(weighed, best[:, 0])
+    owner, left = np.divmod(own, size)
+    from_own, hidden = _leading_to(weighed, np.unique(owner * weighed.graph.num_rows + weighed.row[left]))
+    raised, stood_for = weighed.is_free[step], ~weighed.is_free[hidden]
+    parts = own, beside, (whose * size + step)[raised], (from_own * size + hidden)[stood_for]
+    further = np.unique(np.concatenate(parts))
+    whose, step = np.divmod(further, size)
+    return Eased(own, value, best, further, whose * weighed.graph.num_rows + weighed.row[step], settled)
+
+
+def _own(weighed: Weighed, symbols: Int[np.ndarray, "B N"]) -> tuple[Int[np.ndarray, " K"], Int[np.ndarray, " L"]]:
+    """original · E' + step of every own step, and of every step from a row that has a symbol of τ₀ and that another row
+    stands for."""
+    size, (first, by_symbol) = len(weighed.row), weighed.rows_of
+    known = np.where(symbols < len(first) - 1, symbols, PAD).astype(np.int64)
+    whose, place = np.nonzero(known != PAD)
+    symbol, after = known[whose, place], np.pad(known, ((0, 0), (0, 1)), constant_values=PAD)[whose, place + 1]
+    count = first[symbol + 1] - first[symbol]
+    row, whose, after = by_symbol[ranges(first[symbol], count)], np.repeat(whose, count), np.repeat(after, count)
+    step = np.where(after == PAD, -1, weighed.leads_to(row, after))
+    hidden = ~weighed.stands[row]
+    count = (weighed.first[row + 1] - weighed.first[row])[hidden]
+    beside = np.repeat(whose[hidden] * size, count) + ranges(weighed.first[row[hidden]], count)
+    return np.unique((whose * size + step)[step >= 0]), np.unique(beside)
+
+
+def _leading_to(weighed: Weighed, place: Int[np.ndarray, " P"]) -> tuple[Int[np.ndarray, " X"], Int[np.ndarray, " X"]]:
+    """The steps to these original · R + row, and whose they are."""
+    first, to = weighed.steps_to
+    whose, row = np.divmod(place, weighed.graph.num_rows)
+    count = first[row + 1] - first[row]
+    return np.repeat(whose, count), to[ranges(first[row], count)]
 
 
 def _counted(
@@ -141,65 +172,31 @@ def _counted(
 
 
 def _raised(
-    weighed: Weighed, own: Int[np.ndarray, " K"], size: int
+    weighed: Weighed, own: Int[np.ndarray, " K"], beside: Int[np.ndarray, " L"], size: int
 ) -> tuple[Float[np.ndarray, " BR"], Int[np.ndarray, "I 2"], bool]:
     """to_come of `size` originals, where it is more than in the shared graph and the step that attains it there, and
     whether these steps lead to an end."""
-    rows = weighed.graph.num_rows
-    owner, step = np.divmod(own, max(len(weighed.row), 1))
-    value = np.tile(weighed.to_come, size)
-    first, to = weighed.steps_to
-    own_tail, own_head = owner * rows + weighed.row[step], owner * rows + weighed.target[step]
-    own_weight = weighed.own_weight[step]
+    rows, value = weighed.graph.num_rows, np.tile(weighed.to_come, size)
+    owner, always = np.divmod(np.append(own, beside), max(len(weighed.row), 1))
+    weight = np.append(weighed.own_weight[always[: len(own)]], weighed.weight[always[len(own) :]])
+    leaving, reached = owner * rows + weighed.row[always], owner * rows + weighed.target[always]
     raised, settled = [np.zeros((0, 2), np.int64)], False
-    tail, worth, taken = own_tail, own_weight + value[own_head], step
+    tail, worth, step = leaving, weight + value[reached], always
     for _ in range(weighed.graph.horizon):
         better = worth > value[tail] + 1e-12 * (1 + np.abs(worth))
         settled = not better.any()
         if settled:
             break
-        tail, worth, taken = tail[better], worth[better], taken[better]
+        tail, worth, step = tail[better], worth[better], step[better]
         np.maximum.at(value, tail, worth)
         attains = worth == value[tail]
         place, index = np.unique(tail[attains], return_index=True)
-        raised.append(np.column_stack([place, taken[attains][index]]))
-        whose, row = np.divmod(place, rows)
-        count = first[row + 1] - first[row]
-        before = to[ranges(first[row], count)]
-        tail = np.append(own_tail, np.repeat(whose, count) * rows + weighed.row[before])
-        worth = np.append(own_weight + value[own_head], weighed.weight[before] + np.repeat(value[place], count))
-        taken = np.append(step, before)
+        raised.append(np.column_stack([place, step[attains][index]]))
+        whose, before = _leading_to(weighed, place)
+        tail = np.append(leaving, whose * rows + weighed.row[before])
+        after = value[whose * rows + weighed.target[before]]
+        worth = np.append(weight + value[reached], weighed.weight[before] + after)
+        step = np.append(always, before)
     best = np.concatenate(raised)[::-1]  # of each row the last step that raised it
     best = best[np.unique(best[:, 0], return_index=True)[1]]
     return value, best, settled and not weighed.graph.cut.any()
-
-
-def _own(weighed: Weighed, symbols: Int[np.ndarray, "B N"]) -> Int[np.ndarray, " K"]:
-    """original · E' + step of every own step."""
-    first, by_symbol = weighed.rows_of
-    known = np.where(symbols < len(first) - 1, symbols, PAD).astype(np.int64)
-    whose, place = np.nonzero((known[:, :-1] != PAD) & (known[:, 1:] != PAD))
-    before, after = known[whose, place], known[whose, place + 1]
-    count = first[before + 1] - first[before]
-    step = weighed.leads_to(by_symbol[ranges(first[before], count)], np.repeat(after, count))
-    return np.unique((np.repeat(whose, count) * len(weighed.row) + step)[step >= 0])
-
-
-def _further(weighed: Weighed, own: Int[np.ndarray, " K"], raised: Int[np.ndarray, " I"]) -> Int[np.ndarray, " X"]:
-    """original · E' + step of what may be worth more than in the shared graph: own steps, steps to what is raised, and
-    steps to rows that own steps leave, of those that another one stands for in the shared graph."""
-    rows, size = weighed.graph.num_rows, len(weighed.row)
-    first, to = weighed.steps_to
-
-    def leading_to(place: Int[np.ndarray, " P"]) -> tuple[Int[np.ndarray, " X"], Int[np.ndarray, " X"]]:
-        whose, row = np.divmod(place, rows)
-        count = first[row + 1] - first[row]
-        return np.repeat(whose, count), to[ranges(first[row], count)]
-
-    whose, step = leading_to(raised)
-    owner, taken = np.divmod(own, max(size, 1))
-    stood_for = np.ones(size, bool)
-    stood_for[weighed.free] = False
-    beside, to_own = leading_to(np.unique(owner * rows + weighed.row[taken]) if stood_for.any() else own[:0])
-    hidden = stood_for[to_own]
-    return np.unique(np.concatenate([own, whose * size + step, beside[hidden] * size + to_own[hidden]]))
