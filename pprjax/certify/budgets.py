@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -184,8 +184,9 @@ def all_values(
 
     def shifted(x, positions: int, edits: int):
         """x[:, i + positions, e - edits], -inf outside."""
-        inside = x[:, positions:, : max(budgets - edits, 0)]
-        return jax.lax.pad(inside, -jnp.inf, ((0, 0, 0), (0, positions, 0), (min(edits, budgets), 0, 0)))
+        positions, edits = min(positions, length + 1), min(edits, budgets)
+        inside = x[:, positions:, : budgets - edits]
+        return jax.lax.pad(inside, -jnp.inf, ((0, 0, 0), (0, positions, 0), (edits, 0, 0)))
 
     def layer(k, carried):
         arriving, values = carried
@@ -194,11 +195,12 @@ def all_values(
         value = jnp.full((num_nodes, length + 1, budgets), -jnp.inf, edges.dtype).at[:, length].set(ending[:, None])
         for a in range(edges.shape[-1]):
             value = jnp.maximum(value, edges[:, a, None, None] + arriving[following[:, a]])
-        drops = 1  # doubling: after k rounds, up to 2^k - 1 symbols dropped
+        drops = 1  # after k rounds up to 4^k - 1 symbols are dropped
         while drops * costs.delete < budgets and drops <= length:
             value = jax.lax.optimization_barrier(value)  # one kernel a round: fused, each would redo those before
-            value = jnp.maximum(value, shifted(value, drops, drops * costs.delete))
-            drops *= 2
+            more = [shifted(value, n * drops, n * drops * costs.delete) for n in (1, 2, 3)]
+            value = reduce(jnp.maximum, more, value)
+            drops *= 4
         value = jax.lax.optimization_barrier(value)
         matches = (symbol[:, None] == jnp.append(original, PAD))[..., None]
         read = jnp.where(matches, shifted(value, 1, 0), shifted(value, 1, costs.substitute))

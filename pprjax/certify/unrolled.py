@@ -95,7 +95,7 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         visited.append(nodes[2].astype(int) if kept.size else np.zeros(len(nodes[0]), int))
     edges.append(np.full((len(rows[-1]), tables.num_actions), UNAVAILABLE, np.int32))
 
-    width = limits.size_of(max(map(len, rows)))
+    width = limits.size_of(max(map(len, rows)), finely=True)
     shape = (task.horizon + 1, width)
     unrolled = Unrolled(
         tables=tables,
