@@ -23,8 +23,8 @@ from pprjax.reward import is_own, spared
 from pprjax.rollout import Behaviour, rollout, trace
 from pprjax.search.points import search_points
 
-FREE = CONFIG.replace(own_steps="free")
-RARE = FREE.replace(lambda_policy=3.0, lambda_path=1.0)  # whose habits count for more than closeness
+FREE = replace(CONFIG, own_steps="free")
+RARE = replace(FREE, lambda_policy=3.0, lambda_path=1.0)  # whose habits count for more than closeness
 BOTH = pytest.mark.parametrize("own_steps", ["charged", "free"])
 ROOMY = 21  # for each of 12 distances: room for all paths of a small world, at most 3^5
 
@@ -69,14 +69,14 @@ def test_a_pair_of_symbols_is_free_wherever_and_however_often_it_is_gone():
 
 def test_what_pays_can_not_be_free():
     task, paths = ring(), pprjax.Paths.from_lists(ORIGINALS)
-    config = FREE.replace(habit="link")
+    config = replace(FREE, habit="link")
     for solve in (pprjax.recourse, pprjax.frontier, exact, exact_frontier):
         with pytest.raises(ValueError, match=r'own_steps: "free" takes away .* habit "link" pays'):
             solve(task, paths, config)
     with pytest.raises(ValueError, match="own_steps"):
         pprjax.score(task, paths, paths, config)
     with pytest.raises(ValueError, match=r"own_steps: expected one of charged, free, got 'cheap'"):
-        check_config(CONFIG.replace(own_steps="cheap"), 1)
+        check_config(replace(CONFIG, own_steps="cheap"), 1)
 
 
 @settings(max_examples=12, deadline=None)
@@ -113,7 +113,7 @@ def test_certificates_are_those_of_all_paths_and_free_steps_are_never_worth_less
 def test_the_n_best_too(seed, lambda_path, lambda_policy):
     mdp = regretful(seed)
     mdp.reward += np.random.default_rng(seed).normal(size=mdp.reward.shape) / 8  # few ties
-    config = FREE.replace(lambda_path=lambda_path, lambda_policy=lambda_policy)
+    config = replace(FREE, lambda_path=lambda_path, lambda_policy=lambda_policy)
     best = exact(mdp.task(None), pprjax.Paths.from_lists(mdp.originals), config, n_recourses=3)
     for b, original in enumerate(mdp.originals):
         ranked = []
@@ -190,7 +190,7 @@ def test_an_original_that_its_world_can_follow_is_free(seed):
 
 @BOTH
 def test_a_rollout_and_the_environment_pay_what_is_printed(own_steps):
-    task, original, config = ring(), ORIGINALS[0], CONFIG.replace(own_steps=own_steps)
+    task, original, config = ring(), ORIGINALS[0], replace(CONFIG, own_steps=own_steps)
     traced = trace(task, jnp.array(original), jnp.int32(len(original)), KEY)
     lanes = Behaviour(
         forced=jnp.full((32, 7), -1), explore=jnp.ones((32, 7), bool), from_policy=jnp.zeros(32, bool),

@@ -213,7 +213,8 @@ class Layers:
         shared = count_above(self.weighed, row, self.need[nodes.whose, least] - nodes.value)
         begin, further = self._further(nodes.whose, row)
         kept = self._within_budget(nodes, made, least, shared + further)
-        nodes, row, shared, begin, further = (x[kept] for x in (nodes, row, shared, begin, further))
+        nodes, row = nodes[kept], row[kept]
+        shared, begin, further = shared[kept], begin[kept], further[kept]
         self._spend(nodes.whose, shared + further)
         found, end = [], np.cumsum(shared + further)
         low = 0
@@ -255,9 +256,8 @@ class Layers:
     def _to_come(self, whose: Int[np.ndarray, " M"], row: Int[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
         """The most that can come after these rows for these originals."""
         eased = self.batch.eased
-        if eased is None:
-            return self.weighed.to_come[row]
-        return eased.to_come[whose * self.weighed.graph.num_rows + row]
+        at = row if eased is None else whose * self.weighed.graph.num_rows + row
+        return (self.weighed if eased is None else eased).to_come[at]
 
     def _spend(self, whose: Int[np.ndarray, " M"], count: Int[np.ndarray, " M"] | None = None) -> None:
         self.spent += np.bincount(whose, count, len(self.spent)).astype(np.int64)

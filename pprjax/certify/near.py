@@ -208,7 +208,7 @@ def _batch(
         through[through > -np.inf] = np.inf
     for i in np.flatnonzero(lengths > LONG):
         passing = np.full(len(to_come), -np.inf)
-        weight, after = (weighed.weight, weighed.to_come) if eased is None else eased.of(weighed, i)
+        weight, after = (weighed.weight, weighed.to_come) if eased is None else eased.of(weighed, int(i))
         np.maximum.at(passing, weighed.graph.symbol, weighed.so_far(int(start[at[i]]), weight) + after)
         through[i] = np.where(symbols[i] == PAD, np.inf, passing[symbols[i]])
     return Batch(symbols, lengths, np.asarray(start, np.int64)[at], through, lambda_path, eased=eased)

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,7 +153,7 @@ def test_with_own_steps_free_too(seed, gains, shape, costs):
     paths, lambda_path = pprjax.Paths.from_lists(rows), float(rng.choice([0.0, 0.5, 3.0, 10.0]))
     graph = twice(graph, 2) if shape == "memory" else graph
     weighed, start = weigh(graph, 0.7), np.asarray(paths.symbols)[:, 0].astype(np.int64)
-    options = dict(costs=costs, own_steps="free")
+    options: dict[str, Any] = dict(costs=costs, own_steps="free")
     front = near(weighed, paths, start, **options)
     best, few = (near(weighed, paths, start, lambda_path=lambda_path, calls=n, **options) for n in (None, 20))
     best, few = best.at(lambda_path), few.at(lambda_path)
@@ -168,7 +169,8 @@ def test_with_own_steps_free_too(seed, gains, shape, costs):
     for k in range(len(front)):  # the actions lead along the symbols and earn what is said
         states, row = front.paths.symbols[k, : front.paths.lengths[k]].tolist(), rows[front.path[k]][0]
         own, goal, charged = set(itertools.pairwise(rows[front.path[k]])), 0.0, 0.0
-        for action, move in zip(front.paths.actions[k], itertools.pairwise(states)):  # noqa: B905  # padded
+        actions = np.asarray(front.paths.actions)[k, : len(states) - 1]
+        for action, move in zip(actions, itertools.pairwise(states), strict=True):
             step = graph.first[row] + np.flatnonzero(graph.action[graph.first[row] : graph.first[row + 1]] == action)[0]
             goal, row = goal + graph.reward[step], int(graph.target[step])
             charged += 0.0 if move in own else graph.habit[step]
