@@ -23,7 +23,7 @@ from pprjax import devices
 from pprjax.certify import limits
 from pprjax.certify.edits import WholeCosts
 from pprjax.certify.problem import Block
-from pprjax.certify.unrolled import Unrolled
+from pprjax.certify.unrolled import Unrolled, Weights
 from pprjax.paths import PAD
 
 
@@ -42,9 +42,9 @@ def prune(
     unrolled: Unrolled,
     ending: Float[np.ndarray, "layers W"],
     alive: Bool[np.ndarray, "layers W"],
-    lambda_policy: float,
+    weights: Weights,
 ) -> Pruned:
-    """The nodes that are alive, and what leads from one to another."""
+    """The nodes that are alive, and what leads from one to another; the weights are those of one original."""
     width = min(limits.size_of(int(alive.sum(1).max())), alive.shape[1])
     kept = np.argsort(~alive, axis=1, kind="stable")[:, :width]  # the living first, in their order
     layers = np.arange(len(kept))[:, None]
@@ -55,7 +55,7 @@ def prune(
     return Pruned(
         symbol=tables.symbol[rows],
         following=np.where(there[..., None], rank[layers[..., None] + 1, unrolled.following[layers, kept]], width),
-        edges=(tables.reward[rows] + lambda_policy * tables.habit[rows]).astype(np.float32),
+        edges=(tables.reward[rows] + weights.charges(rows.reshape(1, -1)).reshape(*rows.shape, -1)).astype(np.float32),
         ending=np.where(there, ending[layers, kept], -np.inf).astype(np.float32),
         last=np.asarray(np.flatnonzero(there[:, 0]).max(initial=0), np.int32),
     )
