@@ -45,6 +45,8 @@ class Remembers:
         self.env = env
 
     def __getattr__(self, name: str) -> Any:
+        if name == "env":  # of a copy that is being made
+            raise AttributeError(name)
         return getattr(self.env, name)
 
     def reset(self, key, params):
