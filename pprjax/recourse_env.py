@@ -142,4 +142,5 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
 
     def observation_space(self, params: RecourseParams) -> spaces.Box:
         seen = jax.eval_shape(lambda: self.reset_env(jax.random.key(0), params)[0])
-        return spaces.Box(-np.inf, np.inf, seen.shape)
+        low, high = (-np.inf, np.inf) if params.task.num_states is None else (0.0, 1.0)
+        return spaces.Box(low, high, seen.shape)
