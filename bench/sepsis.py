@@ -1,16 +1,16 @@
 """How few edits turn the outcome of a patient's trace, and how many into one that patients have?
 
-`python bench/sepsis.py FOLDER K [--plain] [--own-steps free] [--show N]`, where FOLDER has the public benchmark of "REVISED+" (Stevens, De
-Smedt, Peeperkorn and De Weerdt, arXiv 2403.09232) on the log of Sepsis Cases: `sepsis_K.npz` with traces and the
-weights of their judge, `sepsis_K_declare.json` with mined rules, `sepsis_K_published.csv` with what was published.
+`python bench/sepsis.py FOLDER K [--plain] [--own-steps free] [--show N]`, where FOLDER has the public benchmark of
+"REVISED+" (Stevens, De Smedt, Peeperkorn and De Weerdt, arXiv 2403.09232) on the log of Sepsis Cases: `sepsis_K.npz`
+with traces and the weights of their judge, `sepsis_K_declare.json` with mined rules, `sepsis_K_published.csv` with what
+was published.
 
 An original is to become a trace that the judge takes for outcome 0 and that breaks no rule. P_A is estimated from the
 training traces that the judge takes for 0, weighted by the share of each one's nearest training traces that it takes
 for 0 as well, to some power; `--plain`: from all, evenly. SETTINGS were chosen by y_nn on 40 (K = 1) and 92 (K = 4)
 training traces of label 1 that the judge takes for 1, as if they were originals.
 
-With `--own-steps free` a trace keeps more of what is its own: 5.7 edits where 6.5 are chosen (K = 4), but y_nn falls to
-0.19, for what is rare in an original stays rare.
+With `--own-steps free` a trace keeps more of what is its own, and y_nn falls: what is rare in an original stays rare.
 
 * `fewest_edits`: of a search among all paths of at most 1, then 2, … edits; `proved`: no path of fewer edits does it.
 * `edits`: of the path that is chosen, the one of the largest v of at most MAX_EDITS edits. No rule asks what is near.
