@@ -152,7 +152,8 @@ def test_with_own_steps_free_too(seed, gains, shape, costs):
     rows = [*originals(rng, size, 4, 7).to_lists(), *walks[:: max(1, len(walks) // 3)][:3]]
     paths, lambda_path = pprjax.Paths.from_lists(rows), float(rng.choice([0.0, 0.5, 3.0, 10.0]))
     graph = twice(graph, 2) if shape == "memory" else graph
-    weighed, start = weigh(graph, 0.7), np.asarray(paths.symbols)[:, 0].astype(np.int64)
+    weighed = weigh(graph, 0.7, endless=bool(seed % 2))
+    start = np.asarray(paths.symbols)[:, 0].astype(np.int64)
     options: dict[str, Any] = dict(costs=costs, own_steps="free")
     front = near(weighed, paths, start, **options)
     best, few = (near(weighed, paths, start, lambda_path=lambda_path, calls=n, **options) for n in (None, 20))
