@@ -216,16 +216,15 @@ class Layers:
         nodes, row = nodes[kept], row[kept]
         shared, begin, further = shared[kept], begin[kept], further[kept]
         self._spend(nodes.whose, shared + further)
-        found, end = [], np.cumsum(shared + further)
-        low = 0
+        found, low, end = [], 0, np.cumsum(shared + further)
         while low < len(end):
             high = max(low + 1, int(np.searchsorted(end, (end[low - 1] if low else 0) + SLICE)))
             part = slice(low, high)
             step = self.weighed.free[ranges(self.weighed.free_first[row[part]], shared[part])]
             at = np.repeat(np.arange(low, high), shared[part])
             if self.batch.eased is not None:
-                own = self.batch.eased.further[ranges(begin[part], further[part])]
-                step = np.append(step, own % len(self.weighed.row))
+                more = self.batch.eased.further[ranges(begin[part], further[part])] % len(self.weighed.row)
+                step = np.append(step, more)
                 at = np.append(at, np.repeat(np.arange(low, high), further[part]))
             place = nodes.place[at] - row[at] + self.weighed.target[step] + moved
             value = nodes.value[at] + self._weights(nodes.whose[at], step)
@@ -243,7 +242,7 @@ class Layers:
     ) -> tuple[Int[np.ndarray, " M"], Int[np.ndarray, " M"]]:
         """Where the steps begin that own steps make worth more, from these rows, and how many there are."""
         if self.batch.eased is None:
-            return np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
+            return (np.zeros(len(row), np.int64),) * 2
         place = whose * self.weighed.graph.num_rows + row
         begin, end = (np.searchsorted(self.batch.eased.further_row, place, side) for side in ("left", "right"))
         return begin, end - begin
