@@ -206,9 +206,9 @@ def best_to_come(
     row: Int[np.ndarray, " E"],
     target: Int[np.ndarray, " E"],
     weight: Float[np.ndarray, " E"],
-    most: int,
+    rounds: int,
 ) -> tuple[Float[np.ndarray, " R"], Int[np.ndarray, " R"], bool]:
-    """The most to come within `most` steps, the step that attains it, and whether no longer path could bring more.
+    """The most to come within `rounds` steps, the step that attains it, and whether no longer path could bring more.
 
     V_0(r) = 0 at ends, else -inf;  V_k(r) = max of V_{k-1}(r) and max over the steps of r of weight + V_{k-1}(target).
     """
@@ -218,7 +218,7 @@ def best_to_come(
         return value, best, True
     leaving, first = np.unique(row, return_index=True)
     where = np.repeat(np.arange(len(leaving)), np.diff(np.append(first, len(row))))
-    for _ in range(most):
+    for _ in range(rounds):
         longer = weight + value[target]
         most = np.maximum.reduceat(longer, first)
         better = most > value[leaving] + 1e-12 * (1 + np.abs(np.where(most > -np.inf, most, 0.0)))

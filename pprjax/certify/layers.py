@@ -242,7 +242,7 @@ class Layers:
     ) -> tuple[Int[np.ndarray, " M"], Int[np.ndarray, " M"]]:
         """Where the steps begin that own steps make worth more, from these rows, and how many there are."""
         if self.batch.eased is None:
-            return (np.zeros(len(row), np.int64),) * 2
+            return np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
         place = whose * self.weighed.graph.num_rows + row
         begin, end = (np.searchsorted(self.batch.eased.further_row, place, side) for side in ("left", "right"))
         return begin, end - begin
