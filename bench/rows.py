@@ -144,8 +144,8 @@ def years(line: Line) -> list[Row]:
 
 def sepsis(line: Line) -> list[Row]:
     """Beside what was published, scored in the same way."""
-    outcome, *plain = line["bench"].removeprefix("sepsis_").split("_")
-    of = f"sepsis, outcome {outcome}{', P_A of all traces' * bool(plain)}"
+    outcome, *how = line["bench"].removeprefix("sepsis_").split("_")
+    of = f"sepsis, outcome {outcome}{', P_A of all traces' * ('plain' in how)}{', own steps free' * ('free' in how)}"
     theirs = line["published"]
     shorter = ratio(theirs["dl_edit"] / line["dl_edit"])
     near = f"{of}: training traces near it that the judge takes for 0, after {line['edits']:.2g} edits"

@@ -1,13 +1,16 @@
 """How few edits turn the outcome of a patient's trace, and how many into one that patients have?
 
-`python bench/sepsis.py FOLDER K [--plain] [--show N]`, where FOLDER has the public benchmark of "REVISED+" (Stevens, De
-Smedt, Peeperkorn and De Weerdt, arXiv 2403.09232) on the log of Sepsis Cases: `sepsis_K.npz` with traces and the
-weights of their judge, `sepsis_K_declare.json` with mined rules, `sepsis_K_published.csv` with what was published.
+`python bench/sepsis.py FOLDER K [--plain] [--own-steps free] [--show N]`, where FOLDER has the public benchmark of
+"REVISED+" (Stevens, De Smedt, Peeperkorn and De Weerdt, arXiv 2403.09232) on the log of Sepsis Cases: `sepsis_K.npz`
+with traces and the weights of their judge, `sepsis_K_declare.json` with mined rules, `sepsis_K_published.csv` with what
+was published.
 
 An original is to become a trace that the judge takes for outcome 0 and that breaks no rule. P_A is estimated from the
 training traces that the judge takes for 0, weighted by the share of each one's nearest training traces that it takes
 for 0 as well, to some power; `--plain`: from all, evenly. SETTINGS were chosen by y_nn on 40 (K = 1) and 92 (K = 4)
 training traces of label 1 that the judge takes for 1, as if they were originals.
+
+With `--own-steps free` a trace keeps more of what is its own, and y_nn falls: what is rare in an original stays rare.
 
 * `fewest_edits`: of a search among all paths of at most 1, then 2, … edits; `proved`: no path of fewer edits does it.
 * `edits`: of the path that is chosen, the one of the largest v of at most MAX_EDITS edits. No rule asks what is near.
@@ -76,7 +79,7 @@ def main() -> None:
     arguments.add_argument("folder", type=Path)
     arguments.add_argument("outcome", type=int, metavar="K")
     arguments.add_argument("--plain", action="store_true", help="P_A of all training traces")
-    arguments.add_argument("--own-steps", choices=("charged", "free"), default="free", help="see pprjax.Config")
+    arguments.add_argument("--own-steps", choices=("charged", "free"), default="charged", help="see pprjax.Config")
     arguments.add_argument("--show", type=int, default=0, metavar="N", help="originals and what they become, on stderr")
     options = arguments.parse_args()
     data, settings = load(options.folder, options.outcome), SETTINGS[options.outcome]
@@ -106,7 +109,7 @@ def main() -> None:
         "published": scores(data, *(parsed(data.published, name) for name in ("original", "counterfactual"))),
         "reported": {name: reported(data, name) for name in ("dl_edit", "y_nn", "violations_percent")},
     }
-    finish(f"sepsis_{options.outcome}{'_plain' * options.plain}", figures)
+    finish(f"sepsis_{options.outcome}{'_plain' * options.plain}{'_free' * (options.own_steps == 'free')}", figures)
 
 
 def load(folder: Path, outcome: int) -> Data:

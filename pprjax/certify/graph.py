@@ -47,7 +47,7 @@ class Weighed:
     target: np.ndarray  # int32[E']
     weight: np.ndarray  # float64[E'], r + λ_policy·h
     to_come: np.ndarray  # float64[R], the most R_goal + λ_policy·R_policy that can come; -inf: no end can be reached
-    converged: bool  # whether no path that is longer than the horizon could bring more
+    converged: bool  # whether no longer path could bring more than to_come
     hops: np.ndarray  # int64[R], the fewest actions to an end
     best: np.ndarray  # int64[R], the step that attains to_come, -1 at ends and where the horizon decides
     free_first: np.ndarray  # int64[R + 1], of row r in `free`
@@ -129,8 +129,13 @@ class Weighed:
         return steps
 
 
-def weigh(graph: Graph, lambda_policy: float) -> Weighed:
-    """The steps that count, and bounds on what they can earn."""
+def weigh(graph: Graph, lambda_policy: float, *, endless: bool = False) -> Weighed:
+    """The steps that count, and bounds on what they can earn.
+
+    Args:
+        endless: where nothing is earned on the way, count what could come on paths of any length. It is no less than
+            what can come within the horizon, and the same for all originals but near their own steps.
+    """
     weight = graph.reward + lambda_policy * graph.habit
     row = np.repeat(np.arange(graph.num_rows), np.diff(graph.first))
     number = np.arange(len(row))
@@ -142,7 +147,8 @@ def weigh(graph: Graph, lambda_policy: float) -> Weighed:
     by_number = np.argsort(step)
     step, own_step = step[by_number], own_step[by_number]
     row, target, weight = row[step], graph.target[step], weight[step]
-    to_come, best, converged = best_to_come(graph, row, target, weight)
+    rounds = graph.num_rows if endless and (weight <= 0).all() else graph.horizon
+    to_come, best, converged = best_to_come(graph, row, target, weight, rounds)
     settled = converged and not graph.cut.any()
     onward = weight + to_come[target]
     order = np.lexsort((-onward, row))
@@ -196,9 +202,13 @@ def _alike(
 
 
 def best_to_come(
-    graph: Graph, row: Int[np.ndarray, " E"], target: Int[np.ndarray, " E"], weight: Float[np.ndarray, " E"]
+    graph: Graph,
+    row: Int[np.ndarray, " E"],
+    target: Int[np.ndarray, " E"],
+    weight: Float[np.ndarray, " E"],
+    rounds: int,
 ) -> tuple[Float[np.ndarray, " R"], Int[np.ndarray, " R"], bool]:
-    """The most to come within the horizon, the step that attains it, and whether no longer path could bring more.
+    """The most to come within `rounds` steps, the step that attains it, and whether no longer path could bring more.
 
     V_0(r) = 0 at ends, else -inf;  V_k(r) = max of V_{k-1}(r) and max over the steps of r of weight + V_{k-1}(target).
     """
@@ -208,7 +218,7 @@ def best_to_come(
         return value, best, True
     leaving, first = np.unique(row, return_index=True)
     where = np.repeat(np.arange(len(leaving)), np.diff(np.append(first, len(row))))
-    for _ in range(graph.horizon):
+    for _ in range(rounds):
         longer = weight + value[target]
         most = np.maximum.reduceat(longer, first)
         better = most > value[leaving] + 1e-12 * (1 + np.abs(np.where(most > -np.inf, most, 0.0)))

@@ -216,16 +216,15 @@ class Layers:
         nodes, row = nodes[kept], row[kept]
         shared, begin, further = shared[kept], begin[kept], further[kept]
         self._spend(nodes.whose, shared + further)
-        found, end = [], np.cumsum(shared + further)
-        low = 0
+        found, low, end = [], 0, np.cumsum(shared + further)
         while low < len(end):
             high = max(low + 1, int(np.searchsorted(end, (end[low - 1] if low else 0) + SLICE)))
             part = slice(low, high)
             step = self.weighed.free[ranges(self.weighed.free_first[row[part]], shared[part])]
             at = np.repeat(np.arange(low, high), shared[part])
             if self.batch.eased is not None:
-                own = self.batch.eased.further[ranges(begin[part], further[part])]
-                step = np.append(step, own % len(self.weighed.row))
+                more = self.batch.eased.further[ranges(begin[part], further[part])] % len(self.weighed.row)
+                step = np.append(step, more)
                 at = np.append(at, np.repeat(np.arange(low, high), further[part]))
             place = nodes.place[at] - row[at] + self.weighed.target[step] + moved
             value = nodes.value[at] + self._weights(nodes.whose[at], step)

@@ -165,7 +165,7 @@ def _counted(
     for to_come, mine in zip(value, np.split(step, np.searchsorted(owner, np.arange(1, size))), strict=True):
         weight = weighed.weight.copy()
         weight[mine] = weighed.own_weight[mine]
-        to_come[:] = best_to_come(weighed.graph, weighed.row, weighed.target, weight)[0]
+        to_come[:] = best_to_come(weighed.graph, weighed.row, weighed.target, weight, weighed.graph.horizon)[0]
     value = value.ravel()
     raised = np.flatnonzero(value > np.tile(weighed.to_come, size))
     return value, np.column_stack([raised, np.full(len(raised), -1)]), False

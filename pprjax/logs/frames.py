@@ -198,7 +198,7 @@ def _solve_near(
 ) -> None:
     """Find the recourses of these paths, which are one agent's, in the graph of the log."""
     world = graph(fitted, bones, int(answers.originals.agents[mine[0]]), config.habit)
-    weighed = weigh(world, float(config.lambda_policy))
+    weighed = weigh(world, float(config.lambda_policy), endless=config.own_steps == "free")
     size = np.log2(np.asarray(answers.originals.paths.lengths)[mine]).astype(int) // 2
     for alike in np.unique(size):  # tables are as wide as the longest
         _find_near(answers, weighed, bones, config, search, mine[size == alike])

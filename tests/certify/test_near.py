@@ -152,7 +152,8 @@ def test_with_own_steps_free_too(seed, gains, shape, costs):
     rows = [*originals(rng, size, 4, 7).to_lists(), *walks[:: max(1, len(walks) // 3)][:3]]
     paths, lambda_path = pprjax.Paths.from_lists(rows), float(rng.choice([0.0, 0.5, 3.0, 10.0]))
     graph = twice(graph, 2) if shape == "memory" else graph
-    weighed, start = weigh(graph, 0.7), np.asarray(paths.symbols)[:, 0].astype(np.int64)
+    weighed = weigh(graph, 0.7, endless=bool(seed % 2))
+    start = np.asarray(paths.symbols)[:, 0].astype(np.int64)
     options: dict[str, Any] = dict(costs=costs, own_steps="free")
     front = near(weighed, paths, start, **options)
     best, few = (near(weighed, paths, start, lambda_path=lambda_path, calls=n, **options) for n in (None, 20))
@@ -176,6 +177,28 @@ def test_with_own_steps_free_too(seed, gains, shape, costs):
             charged += 0.0 if move in own else graph.habit[step]
             assert graph.symbol[row] == move[1]
         assert (front.scores.goal[k], front.scores.r_policy[k]) == (pytest.approx(goal), pytest.approx(charged))
+
+
+def test_what_may_come_on_paths_of_any_length_is_no_less():
+    """A chain to the goal that costs nothing and is too long, beside a step to it that costs 1."""
+    graph = Graph(
+        first=np.array([0, 2, 3, 4, 4]),
+        target=np.array([1, 3, 2, 3], np.int32),
+        reward=np.zeros(4),
+        habit=np.array([0.0, -1.0, 0.0, 0.0]),
+        log_prob=np.zeros(4),
+        action=np.arange(4, dtype=np.int32),
+        symbol=np.arange(4, dtype=np.int32),
+        ends=np.arange(4) == 3,
+        cut=np.zeros(4, bool),
+        horizon=2,
+    )
+    within, endless = weigh(graph, 1.0), weigh(graph, 1.0, endless=True)
+    assert (within.to_come[0], within.converged) == (-1.0, False)
+    assert (endless.to_come[0], endless.converged) == (0.0, True)
+    for weighed in (within, endless):
+        best = near(weighed, pprjax.Paths.from_lists([[0, 1]]), np.zeros(1, np.int64), costs=UNIT).at(10.0)
+        assert (best.paths.to_lists(), best.reward[0], best.gap[0]) == ([[0, 3]], 4.0, 0.0)
 
 
 @settings(max_examples=20, deadline=None)
