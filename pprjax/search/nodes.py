@@ -43,6 +43,11 @@ def guides(task: Task) -> bool:
     return hasattr(task.env, "promise")
 
 
+def guesses(task: Task) -> bool:
+    """Whether it has an opinion of what may follow before a step is taken."""
+    return hasattr(task.env, "next_promise")
+
+
 def tells_end(task: Task) -> bool:
     """Whether the world tells which action ends a path."""
     return hasattr(task.env, "end_action")
@@ -134,10 +139,10 @@ class Search:
 
     def next_promise(self, nodes: Nodes) -> Float[Array, "N A"]:
         """Its guess of each child's promise before the step; the node's own, where it does not guess."""
-        if not hasattr(self.task.env, "next_promise"):
+        if not guesses(self.task):
             return jnp.broadcast_to(self.promise(nodes)[:, None], (len(nodes.alive), self.task.num_actions))
-        guesses = jax.vmap(lambda state: self.task.env.next_promise(state, self.task.params))(nodes.state)
-        return jnp.where(nodes.alive[:, None], guesses, 0.0)
+        opinions = jax.vmap(lambda state: self.task.env.next_promise(state, self.task.params))(nodes.state)
+        return jnp.where(nodes.alive[:, None], opinions, 0.0)
 
 
 @struct.dataclass

@@ -19,7 +19,7 @@ from pprjax.paths import Paths
 from pprjax.rollout import Original, trace
 from pprjax.ruled import with_rules
 from pprjax.search.beam import Beam, Shape, search_beam
-from pprjax.search.nodes import Search, guides, knows_next, needed, provable
+from pprjax.search.nodes import Search, guesses, guides, knows_next, needed, provable
 from pprjax.search.proof import prove
 from pprjax.task import Task
 
@@ -27,13 +27,17 @@ WIDTH = 16
 """Nodes that a beam keeps for each number of edits."""
 
 BREADTH = 8
-"""Children that a beam steps for each node that it keeps, where the world has a `promise` and nothing can be proved."""
+"""Children that a beam steps for each node that it keeps, where the world has a `promise`, does not guess it before the
+step, and nothing can be proved."""
 
 WEIGHTS = (0.0, 1.0)
 """Of the world's `promise` beside v, by which a beam ranks."""
 
 WIDE_WEIGHTS = (0.0, 1.0, 3.0, 10.0)
-"""The same where nothing can be proved."""
+"""The same where it steps BREADTH."""
+
+GUESSED_WEIGHTS = (0.0, 0.5)
+"""The same where nothing can be proved and the world guesses."""
 
 MAX_BYTES = 2**31
 """The most memory that the prefixes of one original may take, by what is known before they are made."""
@@ -153,7 +157,9 @@ def _shape(task: Task, config: Config, num_distances: int, width: int, calls: in
     shape = Shape(num_distances, width, weights=WEIGHTS if guides(task) else (0.0,))
     if provable(task, config):
         return shape
-    if knows_next(task) and guides(task):
+    if knows_next(task) and guesses(task):
+        shape = shape._replace(weights=GUESSED_WEIGHTS)
+    elif knows_next(task) and guides(task):
         shape = shape._replace(breadth=min(BREADTH, task.num_actions), weights=WIDE_WEIGHTS)
     stepped = shape.breadth if knows_next(task) else task.num_actions  # for each node that is kept
     wider = calls // (task.horizon * num_distances * stepped)
