@@ -39,7 +39,7 @@ class Remembered:
 
 
 class Remembers:
-    """An environment that remembers what its best episode earned. The rest is that of the one inside."""
+    """An environment that remembers what its best episode earned, with the five results of a step that rejax expects."""
 
     def __init__(self, env: RecourseEnv):
         self.env = env
@@ -57,7 +57,7 @@ class Remembers:
         seen, inner, reward, terminated, truncated, info = self.env.step(key, state.inner, action, params)
         total, over = state.total + reward, terminated | truncated
         best = jnp.where(over & info["met"], jnp.maximum(state.best, total), state.best)
-        return seen, Remembered(inner, jnp.where(over, 0.0, total), best), reward, terminated, truncated, info
+        return seen, Remembered(inner, jnp.where(over, 0.0, total), best), reward, over, info
 
 
 def ppo(task: Task, original: Paths, steps: int) -> float:
