@@ -39,7 +39,7 @@ class Remembered:
 
 
 class Remembers:
-    """An environment that remembers what its best episode earned, with the five results of a step that rejax expects."""
+    """An environment that remembers what its best episode earned. A step has the five results that rejax expects."""
 
     def __init__(self, env: RecourseEnv):
         self.env = env
