@@ -9,14 +9,15 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mario_fake import COINS, FLAG, PIT, Hopper, explored, simulate
 from pprjax_envs import mario
 from pprjax_envs.mario import agents as mario_agents
-from pprjax_envs.mario import double_dqn, experiment
 from pprjax_envs.mario import emulator as mario_emulator
+from pprjax_envs.mario import experiment, fitted, play, turns
 from pprjax_envs.mario import explorer as mario_explorer
 from pprjax_envs.mario import figures as mario_figures
 from pprjax_envs.mario import table as mario_table
@@ -385,7 +386,7 @@ def test_the_learner_finds_the_bound_through_the_callback(known, players):
 
 def test_players_are_trained_saved_and_read_back(tmp_path):
     env = world()
-    training = mario_agents.Training(rounds=4, num_paths=64, updates=200, batch_size=64, width=64)
+    training = mario_agents.Training(rounds=2, num_paths=8, updates=300, batch_size=64)
     for player, coins in (("seeker", 2), ("dodger", 0)):
         policy, reloaded = mario_agents.trained(env, player, training, folder=tmp_path)
         assert not reloaded
@@ -415,7 +416,7 @@ def test_the_network_of_pictures_is_the_tutorials():
 
 @pytest.mark.parametrize("view", ["features", pytest.param("pixels", marks=pytest.mark.slow)])
 def test_a_player_does_not_depend_on_what_others_explored(view):
-    training = mario_agents.Training(rounds=2, num_paths=2, updates=20, batch_size=8)
+    training = mario_agents.Training(rounds=2, num_paths=2, beams=2, first_width=2, depth=3, updates=20, batch_size=8)
     game = dict(game=lambda: Hopper(6, pictures=view == "pixels"), view=view)
     new, used = world(**game), explored(**small(**game))
     policies = [mario_agents.train(env, "dodger", training) for env in (new, used)]
@@ -425,27 +426,26 @@ def test_a_player_does_not_depend_on_what_others_explored(view):
 
 
 @pytest.mark.slow
-def test_a_player_who_sees_pictures_is_trained_by_the_same_double_dqn():
+def test_a_player_who_sees_pictures_is_fitted_alike():
     env = world(game=lambda: Hopper(6, pictures=True), view="pixels")
-    training = mario_agents.Training(rounds=1, num_paths=8, updates=2, batch_size=16)
+    training = mario_agents.Training(rounds=1, num_paths=4, updates=4, batch_size=16)
     before = mario_agents.untrained(env, training)
     policy = mario_agents.train(env, "seeker", training)
-    table = env.explored()
-    everything = [(int(n), int(a)) for n, a in np.argwhere(env.explorer.nodes.following >= 0)]
-    steps = double_dqn.steps_of(env.explorer.nodes, everything, 100.0, GOAL_X)
-    assert len(env.explorer) == len(env.explorer.nodes.pictures)
-
-    def error(params):
-        at = jnp.arange(min(int(steps.count), 64))
-        tuples = double_dqn._tuples(steps, at)
-        values = jax.vmap(policy.network.apply, (None, 0, 0, 0, 0))(
-            params, tuples.observation_tm1, tuples.position_tm1, tuples.time_tm1, tuples.action_tm1
-        )
-        last = tuples.to_go == 0  # of these the value is the reward
-        return float(jnp.sum(last * jnp.abs(values - double_dqn.SCALE * tuples.reward_t)))
-
-    assert error(policy.params) < error(before.params)
-    probs = np.asarray(policy.table(table).probs)
+    nodes = env.explorer.nodes
+    assert len(env.explorer) == len(nodes.pictures)
+    taste = mario_agents.Taste(100.0, training.effort)
+    nothing = np.zeros(len(nodes.x))
+    q = fitted.backed_up(
+        nodes, nodes.following >= 0, taste.of_nodes(nodes), nothing, goal_x=GOAL_X, gamma=training.gamma
+    )
+    states = np.flatnonzero((q > -np.inf).any(1))
+    known = fitted.labels(nodes, states, q)
+    np.testing.assert_allclose(
+        np.asarray(fitted._observed(known, jnp.arange(5))), nodes.observations(states[:5]) / np.float32(255)
+    )
+    losses = [float(fitted._loss(p.params, p.network, known, jnp.arange(64))) for p in (before, policy)]
+    assert losses[1] < losses[0]
+    probs = np.asarray(policy.table(env.explored()).probs)
     np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-5)
 
 
@@ -454,7 +454,8 @@ def test_a_player_who_sees_pictures_is_trained_by_the_same_double_dqn():
     [
         ("walker", {}, "player: expected one of seeker, dodger, got 'walker'"),
         ("seeker", {"rounds": 0}, "rounds: expected at least 1, got 0"),
-        ("seeker", {"temperature": 0.0}, "temperature: expected a number above 0, got 0.0"),
+        ("seeker", {"temperatures": (1.0, 0.0)}, r"temperatures: expected numbers above 0, got \(1.0, 0.0\)"),
+        ("seeker", {"learning_rate": 0.0}, "learning_rate: expected a number above 0, got 0.0"),
         ("seeker", {"gamma": 1.5}, r"gamma: expected a number in \[0, 1\], got 1.5"),
     ],
 )
@@ -611,7 +612,7 @@ def test_the_command_explains_its_options(capsys):
     with pytest.raises(SystemExit):
         main(["mario", "--help"])
     shown = capsys.readouterr().out
-    for option in ("--goal-x", "--video", "--table", "--snapshots", "--lambda-path"):
+    for option in ("--video", "--table", "--snapshots", "--lambda-path", "--lambda-policy", "--calls"):
         assert option in shown
 
 
@@ -648,15 +649,15 @@ def test_the_kl_of_policies_is_the_mean_over_all_games(known, players):
 
 def test_the_rows_of_the_strips_say_what_they_are(known, players):
     _, table = known
-    plays = {"seeker": table.play(BOTH_COINS), "dodger": table.play(NO_COINS)}
+    plays = {"pit": {"seeker": table.play(BOTH_COINS), "dodger": table.play(NO_COINS)}}
     probs = {player: np.asarray(policy.probs) for player, policy in players.items()}
     rows = mario_figures.strips(table, probs, plays)
     assert list(rows) == [
-        "coin seeker: probability", "recourse for the seeker: jumps made",
-        "coin dodger: probability", "recourse for the dodger: jumps made",
+        "coin seeker: probability", "pit, for the seeker: jumps made",
+        "coin dodger: probability", "pit, for the dodger: jumps made",
     ]  # fmt: skip
     np.testing.assert_array_equal(rows["coin dodger: probability"], mario_figures.jump_share(table, probs["dodger"]))
-    made = rows["recourse for the seeker: jumps made"]
+    made = rows["pit, for the seeker: jumps made"]
     np.testing.assert_array_equal(np.flatnonzero(made == 1), [i for i, a in enumerate(BOTH_COINS) if a])
 
 
@@ -665,3 +666,166 @@ def test_the_flag_ends_a_path_where_there_is_no_goal_before():
     assert env.explored().default_params.reached.sum() > 0
     played = env.play([0] * 5 + [1] + [0] * 12)
     assert played.x[-1] == FLAG and len(played.actions) == FLAG // 16
+
+
+def worth(after, actions):
+    return after.reward + 7.0 * after.coins - (actions == 1)
+
+
+def earned(plan):
+    return sum(reward + 7.0 * coins for _, coins, reward in simulate(Hopper(), plan)) - sum(plan)
+
+
+def best_of_a_table(env, taken):
+    """The largest sum of `worth` over the games through these steps that get beyond the goal."""
+    nodes, reached = env.explorer.nodes, mario_table.reached(env.explorer.nodes, GOAL_X)
+
+    @functools.cache
+    def best(node):
+        if reached[node]:
+            return 0.0
+        ways = [(a, int(nodes.following[node, a])) for a in range(2) if (node, a) in taken]
+        return max((nodes.reward[node, a] + 7.0 * nodes.coins[node, a] - a + best(n) for a, n in ways), default=-np.inf)
+
+    return best(0)
+
+
+@pytest.mark.parametrize("memory", [0, 3])
+def test_a_wide_beam_finds_the_best_game_and_a_narrow_one_some(memory):
+    wanted = max(earned(plan) for plan in all_plans() if simulate(Hopper(), plan)[-1][0] > GOAL_X)
+    found, played = {}, {}
+    for width in (2, 50):
+        env = world(game=lambda: Hopper(memory))
+        taken = play.beams(env.explorer, np.array([0]), worth, goal_x=GOAL_X, width=width, steps=STEPS)
+        found[width], played[width] = best_of_a_table(env, taken), env.explorer.played
+        assert len(taken) >= env.explorer.played  # none is told twice, and none is kept back
+    assert found[50] == wanted
+    assert -np.inf < found[2] <= wanted
+    assert played[2] < played[50]
+
+
+def test_beams_take_their_steps_from_their_roots():
+    env = world(game=lambda: Hopper(4))
+    way = [0]
+    for action in [0, 0, 0]:
+        way.append(int(env.explorer.step(np.array(way[-1:]), np.array([action])).node[0]))
+    taken = play.beams(env.explorer, np.array(way[2:]), worth, goal_x=GOAL_X, width=1, steps=2)
+    x = env.explorer.nodes.x
+    assert {int(x[node]) for node, _ in taken} == {32, 48, 64}
+    assert [node for node, _ in taken][:4] == [way[2], way[2], way[3], way[3]]
+
+
+def test_games_stop_where_they_are_over_and_who_is_stuck_has_failed():
+    class Wall(Hopper):
+        def act(self, action):
+            before = self.state
+            result = super().act(action)
+            if self.state[0] > 48:
+                self.state = (48, *before[1:3], (*before[3], action))
+            return result
+
+        def facts(self):
+            return super().facts()._replace(features=np.zeros(20, np.float32))
+
+    def right(seen, t):
+        return np.zeros(len(seen.x), int)
+
+    env = world(game=Wall, max_steps=60)
+    stuck = play.games(env.explorer, right, np.array([0, 0]), goal_x=GOAL_X, steps=60)
+    assert len(stuck.actions) == 3 + play.STUCK
+    way, _ = stuck.way(0)
+    assert play.failures(env.explorer, stuck, GOAL_X, (0, 2)) == [way[3], way[1]]
+    env = world()
+    fell = play.games(env.explorer, right, np.array([0]), goal_x=GOAL_X, steps=60)
+    way, actions = fell.way(0)
+    assert len(actions) == PIT // 16 and (fell.actions[len(actions) :] < 0).all()
+    assert play.failures(env.explorer, fell, GOAL_X, (2, 99)) == [way[-3], 0]
+    assert list(fell.steps()) == list(zip(way[:-1], actions, strict=True))
+    plan = NO_COINS
+    won = play.games(env.explorer, lambda seen, t: np.array([plan[t]]), np.array([0]), goal_x=GOAL_X, steps=60)
+    assert play.failures(env.explorer, won, GOAL_X, (2,)) == []
+
+
+def test_what_steps_are_worth_is_backed_up_from_their_ends(known):
+    """Against every game there is, and V of a node from which nothing was taken."""
+    env, _ = known
+    nodes, gamma = env.explorer.nodes, 0.9
+    taste = mario_agents.Taste(coin=7.0, effort=1.0)
+    beyond = np.full(len(nodes.x), 50.0)
+    taken = nodes.following >= 0
+    ended = mario_table.reached(nodes, GOAL_X) | (nodes.flags & mario_explorer.DONE > 0)
+    cut = int(np.flatnonzero((nodes.x == 128) & ~ended)[0])
+    taken[cut] = False
+    q = fitted.backed_up(nodes, taken, taste.of_nodes(nodes), beyond, goal_x=GOAL_X, gamma=gamma)
+    assert (q[cut] == -np.inf).all() and (q[ended] == -np.inf).all()
+    best = np.full(q.shape, -np.inf)
+    for plan in all_plans():
+        way = list(itertools.accumulate(plan, lambda s, a: int(nodes.following[s, a]), initial=0))
+        value = 0.0
+        for node, action in reversed(list(zip(way[:-1], plan, strict=True))):
+            if node == cut:
+                value = 50.0
+                continue
+            reward = nodes.reward[node, action] + 7.0 * nodes.coins[node, action] - action
+            value = reward + gamma * value
+            best[node, action] = max(best[node, action], value)
+    np.testing.assert_allclose(q, best, rtol=1e-5)
+
+
+def test_the_temperature_is_the_first_at_which_games_survive(known):
+    env, _ = known
+    training = mario_agents.Training(rounds=1, num_paths=8, updates=300, batch_size=64)
+    policy = mario_agents.train(env, "dodger", training)
+
+    def chosen(*temperatures, warm=0):
+        rng = np.random.default_rng(0)
+        return float(mario_agents.sharpened(env, policy, temperatures, rng, warm=warm).temperature)
+
+    assert chosen(1e4, 0.1, 0.05) == pytest.approx(0.1)
+    assert chosen(0.1, warm=7) == pytest.approx(0.1)  # none is enough: the best of them
+    assert chosen(1e4, 1e3) in (1e4, 1e3)
+
+
+@pytest.fixture(scope="module")
+def walkers():
+    """Both players, trained in a game whose states tell the last actions apart, and the game as they know it."""
+    env = world(game=lambda: Hopper(12))
+    training = mario_agents.Training(rounds=2, num_paths=6, warm=2, first_width=4, updates=300, batch_size=64)
+    return env, {player: mario_agents.train(env, player, training) for player in ("seeker", "dodger")}
+
+
+def test_recourse_by_turns_is_the_best_path_through_all_that_was_explored(walkers):
+    _, trained = walkers
+    env = world(game=lambda: Hopper(12))
+    players = {player: dataclasses.replace(policy, env=env) for player, policy in trained.items()}
+    originals = {"pit": mario.Original("falls", ((0, STEPS),), GOAL_X)}
+    config = pprjax.Config(lambda_path=10.0, lambda_policy=1.0)
+    fell = {"pit": env.play([0] * STEPS)}
+    rows, fronts = experiment.recourses(env, players, originals, fell, config, calls=60)
+    assert env.explorer.played >= 60
+    plays = experiment.recourse_plays(env, rows, fell)["pit"]
+    for player, policy in players.items():
+        row = rows.row(by_predicate=pl.col("player") == player, named=True)
+        world_now = env.explored(goal_x=GOAL_X)
+        task = mario.task(world_now, policy.table(world_now))
+        best = pprjax.exact(task, fell["pit"].path, config)
+        assert row["reward"] == pytest.approx(float(best.reward[0]), rel=1e-6)
+        assert row["bound"] == pytest.approx(row["reward"], rel=1e-6)
+        assert fronts["pit", player].at(10.0).scores.distance[0] == row["distance"]
+        assert row["survives"] and plays[player].x[-1] > GOAL_X
+    coins = {player: int(plays[player].coins.sum()) for player in players}
+    assert coins["dodger"] <= coins["seeker"]
+
+
+def test_more_turns_find_better_paths_and_none_is_lost(walkers):
+    _, trained = walkers
+    config = pprjax.Config(lambda_path=10.0, lambda_policy=1.0)
+    env = world(game=lambda: Hopper(12))
+    player = dataclasses.replace(trained["seeker"], env=env)
+    fell = env.play([0] * STEPS).path
+    found = turns.play_on(env, player, fell, [0] * STEPS, config, goal_x=GOAL_X, calls=500)
+    assert len(found) > 1
+    assert found == sorted(found) and found[-1] > -np.inf
+    known = env.explorer.played
+    again = turns.play_on(env, player, fell, [0] * STEPS, config, goal_x=GOAL_X, calls=0)
+    assert again == [] and env.explorer.played == known
