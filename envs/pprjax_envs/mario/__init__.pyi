@@ -5,6 +5,7 @@ from . import experiment as experiment
 from . import explorer as explorer
 from . import figures as figures
 from . import fitted as fitted
+from . import labels as labels
 from . import play as play
 from . import settings as settings
 from . import table as table

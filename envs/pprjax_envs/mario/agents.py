@@ -139,14 +139,15 @@ def train(env: MarioEnv, player: str, training: Training | None = None, *, seed:
     taste = Taste(_coin_reward(player), training.effort)
     goal_x, horizon = int(env.default_params.goal_x), int(env.default_params.max_steps_in_episode)
     policy, key, rng = untrained(env, training, seed=seed), jax.random.key(seed), np.random.default_rng(seed)
-    look_ahead = partial(beams, env.explorer, worth=taste.of_step, goal_x=goal_x)
+    look_ahead = partial(beams, env.explorer, goal_x=goal_x)
+    free = Taste(taste.coin, 0.0)  # a narrow beam that charged effort would drop the long jumps first
     learn = partial(_fitted, env, taste=taste, training=training)
-    taken = look_ahead(np.array([ROOT]), width=training.first_width, steps=horizon)
+    taken = look_ahead(np.array([ROOT]), taste.of_step, width=training.first_width, steps=horizon)
     policy = learn(policy, taken, key=jax.random.fold_in(key, training.rounds), trusted=False)
     for number in range(training.rounds):
         played = trials(env, policy, rng, training.num_paths, warm=training.warm)
         roots = _roots(env.explorer, played, goal_x, training.beams, rng)
-        taken |= played.steps() | look_ahead(roots, width=training.width, steps=training.depth)
+        taken |= played.steps() | look_ahead(roots, free.of_step, width=training.width, steps=training.depth)
         env.check()
         last = number == training.rounds - 1
         policy = learn(policy, taken, key=jax.random.fold_in(key, number), final=last)
@@ -282,7 +283,7 @@ def untrained(env: MarioEnv, training: Training | None = None, *, seed: int = 0)
     observation, zero = jnp.zeros(env.observation_space().shape), jnp.int32(0)
     return NetworkPolicy(
         params=network.init(jax.random.key(seed), observation, zero, zero),
-        temperature=jnp.float32(training.temperatures[0]),
+        temperature=jnp.float32(training.temperature),
         epsilon=jnp.float32(training.slip),
         env=env,
         network=network,

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from pprjax.config import Config
-    from pprjax.result import Frontier
     from pprjax_envs.mario.agents import NetworkPolicy
     from pprjax_envs.mario.emulator import NESEmulator
     from pprjax_envs.mario.table import Play
@@ -67,8 +65,8 @@ def main(
     """Edit three games of Mario that ended badly, for a coin seeker and for a coin dodger.
 
     Trains both players, makes both recourses of each game, prints them and whose habits they have; writes
-    recourse.parquet, summary.json, jumps.png (where each jumps), level-NAME.png (the paths over the level), ladder.png
-    (what each further edit buys) and explored.npz (the part of the game that was explored).
+    recourse.parquet, ladders.parquet, summary.json, jumps.png (where each jumps), level-NAME.png (the paths over the
+    level), ladder.png (what each further edit buys) and explored.npz (the part of the game that was explored).
 
     Args:
         out: the folder to write to; made if it is missing.
@@ -96,8 +94,7 @@ def main(
     from pprjax_envs.mario.figures import film
     from pprjax_envs.mario.settings import MOVES
 
-    config = Config(lambda_path=lambda_path, lambda_policy=lambda_policy)
-    check_config(config, 1)
+    check_config(Config(lambda_path=lambda_path, lambda_policy=lambda_policy), 1)
     folder = output_folder(out)
     console = Console()
     with compile_seconds() as compiling:
@@ -109,13 +106,16 @@ def main(
         seconds["trial games"] = time.perf_counter() - since
         since = time.perf_counter()
         originals = experiment.played_originals()
-        rows, fronts = experiment.recourses(env, players, ORIGINALS, originals, config, calls=calls)
+        rows, rungs = experiment.recourses(
+            env, players, ORIGINALS, originals, lambda_path=lambda_path, lambda_policy=lambda_policy, calls=calls
+        )
         seconds["recourse"] = time.perf_counter() - since
     plays = experiment.recourse_plays(env, rows, originals)
     habits = experiment.habits(env, players, plays)
     camera = NESEmulator(Game(actions=MOVES))
-    figures = draw(env, players, plays, fronts, camera)
+    figures = draw(env, players, plays, rungs, camera)
     write_table(rows, folder / "recourse.parquet")
+    write_table(rungs, folder / "ladders.parquet")
     env.save(folder / "explored.npz")
     for name, figure in figures.items():
         save(figure, folder / name)
@@ -126,8 +126,8 @@ def main(
     about = {"seconds": seconds, "seed": seed, "lambda_path": lambda_path, "lambda_policy": lambda_policy}
     summary = {"players": facts, "recourse": rows.to_dicts(), **habits, **counts(env), **about}
     write_json(summary, folder / "summary.json")
-    show(console, env, config, rows, summary)
-    written = ["recourse.parquet", "summary.json", "explored.npz", *figures]
+    show(console, env, rows, summary)
+    written = ["recourse.parquet", "ladders.parquet", "summary.json", "explored.npz", *figures]
     console.print(
         f"{seconds['total']:.0f} s, of which {compiling.seconds:.0f} s compiling; {env.explorer.played:,} new steps "
         f"played. Written to {folder}: {', '.join(written)}{'' if video is None else f'; and {video}'}.",
@@ -154,7 +154,7 @@ def draw(
     env: MarioEnv,
     players: dict[str, NetworkPolicy],
     plays: dict[str, dict[str, Play]],
-    fronts: dict[tuple[str, str], Frontier],
+    rungs: pl.DataFrame,
     camera: NESEmulator,
 ) -> dict[str, Figure]:
     """The figures by their file names: where each jumps, the paths over the level as this emulator shows it, and the
@@ -182,7 +182,7 @@ def draw(
     return {
         "jumps.png": figures.jumps(figures.strips(world, probs, plays), coins=taken),
         **levels,
-        "ladder.png": figures.ladder({player: fronts[FILMED, player] for player in PLAYERS}),
+        "ladder.png": figures.ladder(rungs.filter(original=FILMED)),
     }
 
 
@@ -197,7 +197,7 @@ def counts(env: MarioEnv) -> dict[str, int]:
     }
 
 
-def show(console: Console, env: MarioEnv, config: Config, rows: pl.DataFrame, summary: dict[str, Any]) -> None:
+def show(console: Console, env: MarioEnv, rows: pl.DataFrame, summary: dict[str, Any]) -> None:
     """Print the players, the recourses, whose habits they have, and what the columns mean."""
     for player, found in summary["players"].items():
         console.print(
@@ -217,12 +217,12 @@ def show(console: Console, env: MarioEnv, config: Config, rows: pl.DataFrame, su
     console.print(_by_player("KL divergence of each player's policy from each player's", kl))
     goals = ", ".join(f"{original.goal_x} ({name})" for name, original in ORIGINALS.items())
     console.print(
-        f"The goal: alive beyond x = {goals} pixels. R is Eq. 5 at λ_path = {config.lambda_path:g} and λ_policy = "
-        f"{config.lambda_policy:g}: s_goal, which the game pays, + λ_path / (d + 1) + λ_policy·regret, the nats by "
-        "which actions are less likely than the player's favourites. No path to the goal through the "
-        f"{len(env.explorer):,} states known by now has a larger R than the bound; of the rest of the game it says "
-        "nothing. The cross-entropy of a recourse is the mean of -log P_A of its actions: the smaller, the more like "
-        "that player; under its own player it is -s_policy. The KL divergence is that of the row's policy from the "
+        f"The goal: alive beyond x = {goals} pixels. R is Eq. 5 at λ_path = {summary['lambda_path']:g} and λ_policy = "
+        f"{summary['lambda_policy']:g}: s_goal, which the game pays, + λ_path / (d + 1) + λ_policy·regret, the nats by "
+        "which actions are less likely than the player's favourites. Of all paths to the goal through "
+        f"the {len(env.explorer):,} states known by now none has a larger R, which is proved; of the rest of the game "
+        "that says nothing. The cross-entropy of a recourse is the mean of -log P_A of its actions: the smaller, the "
+        "more like that player; under its own player it is -s_policy. The KL divergence is that of the row's policy from the "
         "column's, over the states that the row's player visits.",
         soft_wrap=True,
     )
@@ -233,12 +233,11 @@ def _as_rich(rows: pl.DataFrame) -> Table:
     from rich.table import Table
 
     shown = Table(title="Three games, edited", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("original", "for", "lives", "x", "coins", "steps", "R", "bound", "s_goal", "regret", "s_policy", "d"):
+    for name in ("original", "for", "lives", "x", "coins", "steps", "R", "s_goal", "regret", "s_policy", "d"):
         shown.add_column(name, justify="left" if name in ("original", "for", "lives") else "right", no_wrap=True)
     for row in rows.iter_rows(named=True):
         scores = {
             "reward": ".1f",
-            "bound": ".1f",
             "s_goal": ".0f",
             "r_policy": ".1f",
             "s_policy": ".3f",

@@ -9,16 +9,15 @@ import numpy as np
 import polars as pl
 
 from pprjax import score
-from pprjax.config import Config
 from pprjax.paths import Paths
 from pprjax.policy import Policy, TablePolicy
-from pprjax.result import Frontier
 from pprjax_envs.mario.agents import NetworkPolicy, trials
 from pprjax_envs.mario.emulator import Game
+from pprjax_envs.mario.labels import Rung
 from pprjax_envs.mario.play import look
 from pprjax_envs.mario.settings import MOVES, ORIGINALS, PLAYERS, REACH, Original
 from pprjax_envs.mario.table import MarioTable, Play, reached
-from pprjax_envs.mario.turns import explored_frontier, play_on
+from pprjax_envs.mario.turns import Explored, explored_frontier, play_on, worth
 from pprjax_envs.mario.world import MarioEnv, task
 
 
@@ -35,11 +34,12 @@ def recourses(
     players: Mapping[str, NetworkPolicy],
     originals: Mapping[str, Original],
     plays: Mapping[str, Play],
-    config: Config,
     *,
+    lambda_path: float,
+    lambda_policy: float,
     calls: int,
-) -> tuple[pl.DataFrame, dict[tuple[str, str], Frontier]]:
-    """Each player's recourse of each original: new play and the frontier of what was explored, in turn.
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Each player's recourse of each original, under "regret": new play and the frontier of what was explored, in turn.
 
     All are made again once everything is played, so that each is the best path there is through all that was explored.
 
@@ -48,49 +48,48 @@ def recourses(
         calls: steps that are played anew for each recourse.
 
     Returns:
-        A row for each original, and one for each player's recourse of it: R, its bound and its terms, the states'
-        symbols, the actions, and what came of them: x, coins, survives; and the certified frontiers, by original and
-        player.
+        A row for each original, and one for each player's recourse of it: R and its terms, the states' symbols, the
+        actions, and what came of them: x, coins, survives. And the ladders: a row for each path on a frontier, with
+        what it is worth and what came of it.
+
+    Raises:
+        ValueError: no path to the goal of an original was found.
     """
-    paths = {name: Paths.from_lists([play.symbols]) for name, play in plays.items()}
+    weights: dict[str, float] = dict(lambda_policy=lambda_policy)
     turns = {
         (name, player): play_on(
-            env, players[player], paths[name], _known(env, original), config, goal_x=original.goal_x, calls=calls
+            env, players[player], plays[name], goal_x=original.goal_x, lambda_path=lambda_path, calls=calls, **weights
         )
         for name, original in originals.items()
         for player in PLAYERS
     }
-    rows, fronts = [], {}
+    rows, rungs = [], []
     for name, original in originals.items():
         rows.append({"original": name, "player": "", **_outcome(plays[name])})
         for player in PLAYERS:
-            found = explored_frontier(env, players[player], paths[name], config, goal_x=original.goal_x)
-            fronts[name, player] = found.front
-            best = found.front.at(config.lambda_path)
-            play = found.world.play(best.paths.actions_to_lists()[0])
-            rows.append(
-                {"original": name, "player": player, "turns": len(turns[name, player]), **_scores(best)}
-                | _outcome(play)
-            )
-    return pl.DataFrame(rows, infer_schema_length=None), fronts
+            found = explored_frontier(env, players[player], plays[name], goal_x=original.goal_x, **weights)
+            best, whose = found.at(lambda_path), {"original": name, "player": player}
+            if best is None:
+                raise ValueError(f"{name}: expected a path beyond x = {original.goal_x}, found none for the {player}")
+            ladder = [_scored(found, rung, plays[name]) for rung in found.rungs]
+            rungs += [whose | rung for rung in ladder]
+            chosen = ladder[found.rungs.index(best)]
+            rows.append(whose | {"turns": len(turns[name, player]), "reward": worth(best, lambda_path)} | chosen)
+    return pl.DataFrame(rows, infer_schema_length=None), pl.DataFrame(rungs, infer_schema_length=None)
 
 
-def _known(env: MarioEnv, original: Original) -> list[int]:
-    """What the original did until it did what the players' game lacks."""
-    actions = original.actions
-    return actions[: next((t for t, action in enumerate(actions) if action >= env.num_actions), len(actions))]
-
-
-def _scores(answer: Any) -> dict[str, float | int]:
-    scores = answer.scores
+def _scored(found: Explored, rung: Rung, original: Play) -> dict[str, Any]:
+    """A path on a frontier: what it is worth, and what came of it."""
+    play = found.world.play(rung.actions)
+    scores = score(task(found.world, found.policy), Paths.from_lists([original.symbols]), play.path)
     return {
-        "reward": float(answer.reward[0]),
-        "bound": float(answer.bound[0]),
+        "value": rung.value,
         "s_goal": float(scores.goal[0]),
         "s_path": float(scores.path[0]),
         "s_policy": float(scores.policy[0]),
         "r_policy": float(scores.r_policy[0]),
         "distance": int(scores.distance[0]),
+        **_outcome(play),
     }
 
 

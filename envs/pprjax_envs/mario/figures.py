@@ -13,7 +13,6 @@ from matplotlib import pyplot as plt
 
 from pprjax import plotting
 from pprjax.io import replacing
-from pprjax.result import Frontier
 from pprjax_envs.mario.emulator import NESEmulator
 from pprjax_envs.mario.table import TILE, MarioTable, Play
 
@@ -182,7 +181,6 @@ def film(emulator: NESEmulator, plays: Sequence[Sequence[int]], path: str | os.P
         picture(0).save(aside, format="GIF", save_all=True, append_images=rest, duration=duration, loop=0)
 
 
-def ladder(fronts: Mapping[str, Frontier]) -> Figure:
-    """What every further edit of one original buys, a line for each player."""
-    table = pl.concat([front.to_frame().with_columns(player=pl.lit(f"coin {name}")) for name, front in fronts.items()])
-    return plotting.ladders(table, by="player")[0].figure
+def ladder(rungs: pl.DataFrame) -> Figure:
+    """What every further edit of one original buys, a line for each player: rows of `experiment.recourses`."""
+    return plotting.ladders(rungs, by="player")[0].figure

@@ -28,11 +28,11 @@ from pprjax_envs.mario.table import reached
 SCALE = 0.1
 """Rewards are multiplied by it: a coin is 10, what Huber loss and Adam's step are made for."""
 
-WIDEST = 3.0
+WIDEST = 1.0
 """Scaled: a difference between two actions need not be fitted better than that it is beyond this. At the temperatures
 tried that is a matter of course either way."""
 
-GAPS = 3.0
+GAPS = 10.0
 """How much an error of a difference between actions counts, beside one of a value: P_A has differences alone."""
 
 
@@ -46,14 +46,15 @@ class Training:
     warm: int = 8  # even actions before each
     first_width: int = 24  # nodes of a layer of the beam from the start
     beams: int = 8  # of a round, at most half of them from where no game failed
-    width: int = 5  # nodes of a layer of these
+    width: int = 8  # nodes of a layer of these
     depth: int = 26  # layers of these
-    updates: int = 2500  # of a round; three times as many after the last
+    updates: int = 4000  # of a round; three times as many after the last
     batch_size: int = 256
     gamma: float = 0.95
-    learning_rate: float = 1e-3  # falls linearly to a twentieth
-    effort: float = 1.0  # what a step costs that holds A: who has no reason to jump walks
-    temperatures: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5)  # of the softmax, in units of reward; tried in this order
+    learning_rate: float = 3e-3  # falls linearly to a twentieth
+    effort: float = 2.0  # what a step costs that holds A: who has no reason to jump walks
+    temperature: float = 0.5  # of the softmax in the rounds, in units of reward
+    temperatures: tuple[float, ...] = (2.0, 1.0, 0.5, 0.25)  # tried in this order after the rounds
     slip: float = 0.02  # chance of an even action
     units: int = 128  # of each layer of the network
     layers: int = 2  # hidden ones after the first
@@ -68,8 +69,9 @@ def check(training: Training) -> Training:
     for name in ("rounds", "num_paths", "first_width", "beams", "width", "depth", "updates", "batch_size", "units"):
         if getattr(training, name) < 1:
             raise ValueError(f"{name}: expected at least 1, got {getattr(training, name)}")
-    if not training.learning_rate > 0:
-        raise ValueError(f"learning_rate: expected a number above 0, got {training.learning_rate}")
+    for name in ("learning_rate", "temperature"):
+        if not getattr(training, name) > 0:
+            raise ValueError(f"{name}: expected a number above 0, got {getattr(training, name)}")
     for name in ("gamma", "slip"):
         if not 0 <= getattr(training, name) <= 1:
             raise ValueError(f"{name}: expected a number in [0, 1], got {getattr(training, name)}")

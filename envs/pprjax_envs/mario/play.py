@@ -99,7 +99,7 @@ def beams(
     """A beam from each root: every action from the `width` nodes that earned most, layer by layer.
 
     Of the nodes of a layer that are alike (near each other, moving alike, with the same button held and as many coins)
-    only the best goes on. All beams take their steps together.
+    only the best goes on; of equals the higher up is better. All beams take their steps together.
 
     Args:
         worth: what steps earn, from what they lead to and their actions.
@@ -125,17 +125,17 @@ def beams(
         finished = np.unique(root[there])
         cell = np.stack([root, after.x // CELL, after.y // CELL, (after.y - before.y) // 4, actions, coins], 1)
         alive = ~over(after, goal_x) & ~np.isin(root, finished) & playable
-        kept = _best(np.flatnonzero(alive), earned, cell, root, width)
+        candidates = np.flatnonzero(alive)
+        order = np.lexsort((-after.y[candidates], -earned[candidates]))
+        kept = _best(candidates[order], cell, root, width)
         front = _Front(root[kept], after.node[kept].astype(np.int64), earned[kept], coins[kept])
     return taken
 
 
-def _best(
-    candidates: Int[np.ndarray, " M"], earned: np.ndarray, cell: np.ndarray, root: np.ndarray, width: int
-) -> list[int]:
-    """The `width` best candidates of each root, one a cell."""
+def _best(candidates: Int[np.ndarray, " M"], cell: np.ndarray, root: np.ndarray, width: int) -> list[int]:
+    """The first `width` candidates of each root, one a cell."""
     kept, cells, count = [], set(), dict[int, int]()
-    for i in candidates[np.argsort(-earned[candidates], kind="stable")].tolist():
+    for i in candidates.tolist():
         at, whose = tuple(cell[i].tolist()), int(root[i])
         if at not in cells and count.get(whose, 0) < width:
             cells.add(at)

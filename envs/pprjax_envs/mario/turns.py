@@ -13,16 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from pprjax import frontier
-from pprjax.config import Config
-from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
-from pprjax.result import Frontier
 from pprjax_envs.mario.agents import NetworkPolicy, favourites
 from pprjax_envs.mario.explorer import ROOT, UNKNOWN, Step
+from pprjax_envs.mario.labels import Rung, frontier_of
 from pprjax_envs.mario.play import Games, games
-from pprjax_envs.mario.table import MarioTable
-from pprjax_envs.mario.world import MarioEnv, task
+from pprjax_envs.mario.table import MarioTable, Play
+from pprjax_envs.mario.world import MarioEnv
 
 LANES = 48
 """Games of a turn."""
@@ -33,32 +30,48 @@ class Explored(NamedTuple):
 
     world: MarioTable
     policy: TablePolicy
-    front: Frontier
+    rungs: list[Rung]
+
+    def at(self, lambda_path: float) -> Rung | None:
+        """The best path at this λ_path, of equals the one of fewer edits; None where no path to the goal is known."""
+        return max(self.rungs, key=lambda rung: worth(rung, lambda_path), default=None)
+
+
+def worth(rung: Rung, lambda_path: float) -> float:
+    """R, Eq. 5."""
+    return rung.value + lambda_path / (rung.distance + 1)
 
 
 def explored_frontier(
-    env: MarioEnv, player: NetworkPolicy, original: Paths, config: Config, *, goal_x: int
+    env: MarioEnv, player: NetworkPolicy, original: Play, *, goal_x: int, lambda_policy: float
 ) -> Explored:
     """The certified frontier of one original in what was explored so far."""
     world = env.explored(goal_x=goal_x)
     policy = player.table(world)
-    return Explored(world, policy, frontier(task(world, policy), original, config, method="exact"))
+    log_probs = np.log(np.asarray(policy.probs, float))
+    charges = log_probs.max(1, keepdims=True) - log_probs
+    return Explored(world, policy, frontier_of(world, charges, np.array(original.symbols), lambda_policy=lambda_policy))
 
 
 def play_on(
-    env: MarioEnv, player: NetworkPolicy, original: Paths, script: list[int], config: Config, *, goal_x: int, calls: int
+    env: MarioEnv,
+    player: NetworkPolicy,
+    original: Play,
+    *,
+    goal_x: int,
+    lambda_path: float,
+    lambda_policy: float,
+    calls: int,
 ) -> list[float]:
     """Play new games where an original's frontier says so, until `calls` new steps are played or all are tried.
 
-    Args:
-        script: what the original did, as far as the game of the player has these actions.
-
     Returns:
-        The largest R before each turn; -inf before a path to the goal is known.
+        The largest R after each turn; -inf before a path to the goal is known.
     """
     before, tried, best = env.explorer.played, set[tuple[int, int]](), []
-    way = _follow(env, script)
-    ways = [way]
+    strange = [t for t, action in enumerate(original.actions) if action >= env.num_actions]
+    own = _follow(env, original.actions[: min(strange, default=None)])  # what the player's game has too
+    ways = [own]
     while env.explorer.played - before < calls:
         steps = _untried(env, player, ways, tried)
         if not steps:
@@ -66,9 +79,10 @@ def play_on(
         tried |= set(steps)
         _play(env, player, steps, goal_x)
         env.check()
-        found = explored_frontier(env, player, original, config, goal_x=goal_x).front
-        best.append(float(found.at(config.lambda_path).reward[0]))
-        ways = [_follow(env, actions) for actions in found.paths.actions_to_lists()] + [way]
+        found = explored_frontier(env, player, original, goal_x=goal_x, lambda_policy=lambda_policy)
+        first = found.at(lambda_path)
+        best.append(-np.inf if first is None else worth(first, lambda_path))
+        ways = [_follow(env, rung.actions) for rung in found.rungs] + [own]
     return best
 
 

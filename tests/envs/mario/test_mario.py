@@ -17,7 +17,7 @@ from mario_fake import COINS, FLAG, PIT, Hopper, explored, simulate
 from pprjax_envs import mario
 from pprjax_envs.mario import agents as mario_agents
 from pprjax_envs.mario import emulator as mario_emulator
-from pprjax_envs.mario import experiment, fitted, play, turns
+from pprjax_envs.mario import experiment, fitted, labels, play, turns
 from pprjax_envs.mario import explorer as mario_explorer
 from pprjax_envs.mario import figures as mario_figures
 from pprjax_envs.mario import table as mario_table
@@ -788,44 +788,80 @@ def test_the_temperature_is_the_first_at_which_games_survive(known):
 
 @pytest.fixture(scope="module")
 def walkers():
-    """Both players, trained in a game whose states tell the last actions apart, and the game as they know it."""
+    """Both players, trained a little in a game whose states tell the last actions apart."""
     env = world(game=lambda: Hopper(12))
-    training = mario_agents.Training(rounds=2, num_paths=6, warm=2, first_width=4, updates=300, batch_size=64)
-    return env, {player: mario_agents.train(env, player, training) for player in ("seeker", "dodger")}
+    training = mario_agents.Training(rounds=1, num_paths=6, warm=2, first_width=4, updates=200, batch_size=64)
+    return {player: mario_agents.train(env, player, training) for player in ("seeker", "dodger")}
+
+
+def hopper_with(trained):
+    """A new game whose states tell the last actions apart, both players in it, and a game that falls into the pit."""
+    env = world(game=lambda: Hopper(12))
+    players = {player: dataclasses.replace(policy, env=env) for player, policy in trained.items()}
+    return env, players, env.play([0] * STEPS)
 
 
 def test_recourse_by_turns_is_the_best_path_through_all_that_was_explored(walkers):
-    _, trained = walkers
-    env = world(game=lambda: Hopper(12))
-    players = {player: dataclasses.replace(policy, env=env) for player, policy in trained.items()}
+    env, players, fell = hopper_with(walkers)
     originals = {"pit": mario.Original("falls", ((0, STEPS),), GOAL_X)}
-    config = pprjax.Config(lambda_path=10.0, lambda_policy=1.0)
-    fell = {"pit": env.play([0] * STEPS)}
-    rows, fronts = experiment.recourses(env, players, originals, fell, config, calls=60)
+    rows, rungs = experiment.recourses(
+        env, players, originals, {"pit": fell}, lambda_path=10.0, lambda_policy=1.0, calls=60
+    )
     assert env.explorer.played >= 60
-    plays = experiment.recourse_plays(env, rows, fell)["pit"]
+    plays = experiment.recourse_plays(env, rows, {"pit": fell})["pit"]
+    table = env.explored(goal_x=GOAL_X)
+    config = pprjax.Config(lambda_path=10.0, lambda_policy=1.0)
     for player, policy in players.items():
         row = rows.row(by_predicate=pl.col("player") == player, named=True)
-        world_now = env.explored(goal_x=GOAL_X)
-        task = mario.task(world_now, policy.table(world_now))
-        best = pprjax.exact(task, fell["pit"].path, config)
-        assert row["reward"] == pytest.approx(float(best.reward[0]), rel=1e-6)
-        assert row["bound"] == pytest.approx(row["reward"], rel=1e-6)
-        assert fronts["pit", player].at(10.0).scores.distance[0] == row["distance"]
+        best = pprjax.exact(mario.task(table, policy.table(table)), fell.path, config)
+        assert row["reward"] == pytest.approx(float(best.reward[0]), rel=1e-5)
         assert row["survives"] and plays[player].x[-1] > GOAL_X
+        ladder = rungs.filter(player=player)
+        assert row["reward"] == pytest.approx((ladder["value"] + 10.0 / (ladder["distance"] + 1)).max(), rel=1e-6)
     coins = {player: int(plays[player].coins.sum()) for player in players}
     assert coins["dodger"] <= coins["seeker"]
 
 
+def test_the_frontier_by_labels_is_the_certified_one(walkers):
+    """Of worlds that are trees, and of one where ways meet again."""
+    _, players, _ = hopper_with(walkers)
+    rng = np.random.default_rng(0)
+    for memory, games in ((12, 60), (0, 60), (2, 40)):
+        env = world(game=lambda memory=memory: Hopper(memory))
+        for _ in range(games):
+            env.play(rng.integers(0, 2, STEPS).tolist())
+        fell = env.play([0] * STEPS)
+        table = env.explored(goal_x=GOAL_X)
+        policy = players["seeker"].table(table)
+        charges = -np.log(np.asarray(policy.probs, float))
+        charges -= charges.min(1, keepdims=True)
+        rungs = labels.frontier_of(table, charges, np.array(fell.symbols), lambda_policy=2.0)
+        config = pprjax.Config(lambda_policy=2.0)
+        wanted = pprjax.frontier(mario.task(table, policy), fell.path, config, method="exact")
+        assert [rung.distance for rung in rungs] == wanted.distance.tolist()
+        np.testing.assert_allclose([rung.value for rung in rungs], wanted.value, rtol=1e-4)
+        for rung in rungs:
+            assert table.play(rung.actions).x[-1] > GOAL_X
+
+
 def test_more_turns_find_better_paths_and_none_is_lost(walkers):
-    _, trained = walkers
-    config = pprjax.Config(lambda_path=10.0, lambda_policy=1.0)
-    env = world(game=lambda: Hopper(12))
-    player = dataclasses.replace(trained["seeker"], env=env)
-    fell = env.play([0] * STEPS).path
-    found = turns.play_on(env, player, fell, [0] * STEPS, config, goal_x=GOAL_X, calls=500)
+    env, players, fell = hopper_with(walkers)
+    settings = dict(goal_x=GOAL_X, lambda_path=10.0, lambda_policy=1.0)
+    found = turns.play_on(env, players["seeker"], fell, calls=500, **settings)
     assert len(found) > 1
     assert found == sorted(found) and found[-1] > -np.inf
     known = env.explorer.played
-    again = turns.play_on(env, player, fell, [0] * STEPS, config, goal_x=GOAL_X, calls=0)
-    assert again == [] and env.explorer.played == known
+    assert turns.play_on(env, players["seeker"], fell, calls=0, **settings) == []
+    assert env.explorer.played == known
+    strange = dataclasses.replace(
+        fell, actions=[0, 0, 2, 0]
+    )  # an action that the player's game lacks ends what is known
+    assert turns.play_on(env, players["seeker"], strange, calls=10, **settings) == []
+
+
+def test_an_original_without_a_way_to_its_goal_is_named(walkers):
+    env, players, fell = hopper_with(walkers)
+    originals = {"pit": mario.Original("falls", ((0, STEPS),), 10 * FLAG)}
+    env.explorer._table.flags[:] &= ~mario_explorer.CLEARED
+    with pytest.raises(ValueError, match=r"pit: expected a path beyond x = 2400, found none for the seeker"):
+        experiment.recourses(env, players, originals, {"pit": fell}, lambda_path=1.0, lambda_policy=1.0, calls=0)
