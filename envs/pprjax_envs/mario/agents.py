@@ -307,7 +307,7 @@ def trained(
 
 
 def planner(
-    world: MarioTable, player: str, *, temperature: float = 2.0, gamma: float = Training.gamma, effort: float = 0.0
+    world: MarioTable, player: str, *, temperature: float = 5.0, gamma: float = 0.9, effort: float = 0.0
 ) -> TablePolicy:
     """The player who knows the explored part by heart: P_A(s, a) ∝ exp(Q(s, a) / temperature), with the exact Q there.
 

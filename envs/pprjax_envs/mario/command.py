@@ -222,8 +222,8 @@ def show(console: Console, env: MarioEnv, rows: pl.DataFrame, summary: dict[str,
         "which actions are less likely than the player's favourites. Of all paths to the goal through "
         f"the {len(env.explorer):,} states known by now none has a larger R, which is proved; of the rest of the game "
         "that says nothing. The cross-entropy of a recourse is the mean of -log P_A of its actions: the smaller, the "
-        "more like that player; under its own player it is -s_policy. The KL divergence is that of the row's policy from the "
-        "column's, over the states that the row's player visits.",
+        "more like that player; under its own player it is -s_policy. The KL divergence is that of the row's policy "
+        "from the column's, over the states that the row's player visits.",
         soft_wrap=True,
     )
 

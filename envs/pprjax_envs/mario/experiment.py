@@ -17,7 +17,7 @@ from pprjax_envs.mario.labels import Rung
 from pprjax_envs.mario.play import look
 from pprjax_envs.mario.settings import MOVES, ORIGINALS, PLAYERS, REACH, Original
 from pprjax_envs.mario.table import MarioTable, Play, reached
-from pprjax_envs.mario.turns import Explored, explored_frontier, play_on, worth
+from pprjax_envs.mario.turns import explored_frontier, play_on, worth
 from pprjax_envs.mario.world import MarioEnv, task
 
 
@@ -71,17 +71,17 @@ def recourses(
             best, whose = found.at(lambda_path), {"original": name, "player": player}
             if best is None:
                 raise ValueError(f"{name}: expected a path beyond x = {original.goal_x}, found none for the {player}")
-            ladder = [_scored(found, rung, plays[name]) for rung in found.rungs]
+            ladder = [_scored(env, players[player], rung, plays[name]) for rung in found.rungs]
             rungs += [whose | rung for rung in ladder]
             chosen = ladder[found.rungs.index(best)]
             rows.append(whose | {"turns": len(turns[name, player]), "reward": worth(best, lambda_path)} | chosen)
     return pl.DataFrame(rows, infer_schema_length=None), pl.DataFrame(rungs, infer_schema_length=None)
 
 
-def _scored(found: Explored, rung: Rung, original: Play) -> dict[str, Any]:
+def _scored(env: MarioEnv, player: NetworkPolicy, rung: Rung, original: Play) -> dict[str, Any]:
     """A path on a frontier: what it is worth, and what came of it."""
-    play = found.world.play(rung.actions)
-    scores = score(task(found.world, found.policy), Paths.from_lists([original.symbols]), play.path)
+    play = env.play(rung.actions)
+    scores = score(task(env, player), Paths.from_lists([original.symbols]), play.path)
     return {
         "value": rung.value,
         "s_goal": float(scores.goal[0]),

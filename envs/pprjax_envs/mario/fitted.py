@@ -152,22 +152,22 @@ def fit(network: Any, params: Any, known: Labels, training: Training, key: jax.A
 
     Adam, its step falling linearly to a twentieth, on the Huber loss of Q and of the differences between actions.
     """
-    num = training.updates * (3 if final else 1)
-    return _fit(network, params, known, training, key, num)
+    num = jnp.int32(training.updates * (3 if final else 1))
+    return _fit(network, params, known, key, num, jnp.float32(training.learning_rate), batch_size=training.batch_size)
 
 
-@partial(jax.jit, static_argnames=("network", "training", "num"))
-def _fit(network: Any, params: Any, known: Labels, training: Training, key: jax.Array, num: int) -> Any:
-    rate = training.learning_rate
-    adam = optax.adam(optax.linear_schedule(rate, rate / 20, num))
+@partial(jax.jit, static_argnames=("network", "batch_size"))
+def _fit(network: Any, params: Any, known: Labels, key: jax.Array, num: Array, rate: Array, *, batch_size: int) -> Any:
+    adam = optax.scale_by_adam()
 
-    def update(carry, number):
+    def update(number, carry):
         params, optimizer = carry
-        at = jax.random.randint(jax.random.fold_in(key, number), (training.batch_size,), 0, known.count)
-        direction, optimizer = adam.update(jax.grad(_loss)(params, network, known, at), optimizer, params)
-        return (optax.apply_updates(params, direction), optimizer), None
+        at = jax.random.randint(jax.random.fold_in(key, number), (batch_size,), 0, known.count)
+        direction, optimizer = adam.update(jax.grad(_loss)(params, network, known, at), optimizer)
+        step = rate * (1.0 - 0.95 * number / num)
+        return jax.tree.map(lambda p, u: p - step * u, params, direction), optimizer
 
-    return jax.lax.scan(update, (params, adam.init(params)), jnp.arange(num))[0][0]
+    return jax.lax.fori_loop(0, num, update, (params, adam.init(params)))[0]
 
 
 def _loss(params: Any, network: Any, known: Labels, at: Int[Array, " M"]) -> Float[Array, ""]:

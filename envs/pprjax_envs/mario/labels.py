@@ -39,7 +39,7 @@ def frontier_of(
     """Of all paths to the goal through the explored part, those worth more than each with fewer edits, fewest first.
 
     Args:
-        charges: nats of regret that each action costs in each state.
+        charges: nats of regret that each action costs in each state, of all that the game offers, tried or not.
         original: the symbols of τ₀, which starts where the world does.
     """
     nodes, reached = world.nodes, np.asarray(world.default_params.reached)

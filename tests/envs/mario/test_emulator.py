@@ -346,8 +346,8 @@ def test_the_whole_experiment_holds_what_the_paper_says(tmp_path):
     done = subprocess.run([*arguments, "--video", str(video)], capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "explored.npz", "jumps.png", "ladder.png", "ladders.parquet", "level-enemy.png", "level-pipe.png", "level-pit.png",
-        "recourse.parquet", "summary.json",
+        "explored.npz", "jumps.png", "ladder.png", "ladders.parquet", "level-enemy.png", "level-pipe.png",
+        "level-pit.png", "recourse.parquet", "summary.json",
     ]  # fmt: skip
     assert video.read_bytes().startswith(b"GIF8")
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
