@@ -99,7 +99,7 @@ def _useful(layer: _Layer) -> Int[np.ndarray, " K"]:
     for i in order.tolist():
         if not kept or layer.node[kept[-1]] != layer.node[i]:
             begin = len(kept)
-        if not any((layer.column[k] <= layer.column[i]).all() for k in kept[begin:]):
+        if begin == len(kept) or not (layer.column[kept[begin:]] <= layer.column[i]).all(1).any():
             kept.append(i)
     return np.array(kept, np.int64)
 

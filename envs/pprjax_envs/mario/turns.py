@@ -21,8 +21,8 @@ from pprjax_envs.mario.play import Games, games
 from pprjax_envs.mario.table import MarioTable, Play
 from pprjax_envs.mario.world import MarioEnv
 
-LANES = 48
-"""Games of a turn."""
+LANES, TURNS = 24, 3
+"""Games of a turn, and turns at most."""
 
 
 class Explored(NamedTuple):
@@ -63,7 +63,7 @@ def play_on(
     lambda_policy: float,
     calls: int,
 ) -> list[float]:
-    """Play new games where an original's frontier says so, until `calls` new steps are played or all are tried.
+    """Play new games where an original's frontier says so, until `calls` new steps are played, or `TURNS` are over.
 
     Returns:
         The largest R after each turn; -inf before a path to the goal is known.
@@ -72,7 +72,7 @@ def play_on(
     strange = [t for t, action in enumerate(original.actions) if action >= env.num_actions]
     own = _follow(env, original.actions[: min(strange, default=None)])  # what the player's game has too
     ways = [own]
-    while env.explorer.played - before < calls:
+    while len(best) < TURNS and env.explorer.played - before < calls:
         steps = _untried(env, player, ways, tried)
         if not steps:
             break
