@@ -204,6 +204,15 @@ def sparse(line: Line) -> list[Row]:
     ]
 
 
+def alignments(line: Line) -> list[Row]:
+    theirs = f"Ebi {seconds(line['ebi_s_per_trace'])}"
+    same = f"alignments of {line['traces']} traces with a Markov model: as few deviations as Ebi finds"
+    return [
+        (same, percent(line["same_optimum"]), "", ""),
+        ("one of them", seconds(line["ours_s_per_trace"]), theirs, ratio(line["times"])),
+    ]
+
+
 def frontier(line: Line) -> list[Row]:
     worlds, grid = line["worlds"], line["grid"]
     rows = [
@@ -273,6 +282,7 @@ ROWS = {
     "mario": mario,
     "text": text,
     "frontier": frontier,
+    "alignments": alignments,
     "log_recourse": logs,
     "sparse_logs_gps": sparse,
     "sparse_logs_hub": sparse,

@@ -76,6 +76,7 @@ def main() -> None:
     arguments.add_argument("folder", type=Path)
     arguments.add_argument("outcome", type=int, metavar="K")
     arguments.add_argument("--plain", action="store_true", help="P_A of all training traces")
+    arguments.add_argument("--own-steps", choices=("charged", "free"), default="free", help="see pprjax.Config")
     arguments.add_argument("--show", type=int, default=0, metavar="N", help="originals and what they become, on stderr")
     options = arguments.parse_args()
     data, settings = load(options.folder, options.outcome), SETTINGS[options.outcome]
@@ -84,9 +85,10 @@ def main() -> None:
         data.train, weights, num_symbols=NUM_SYMBOLS, order=settings.order, strength=settings.strength
     )
     task = task_of(data, agent)
-    answers(data, task, settings.lambda_policy)  # compiles
+    config = pprjax.Config(lambda_policy=settings.lambda_policy, own_steps=options.own_steps)
+    answers(data, task, config)  # compiles
     begin = time.perf_counter()
-    found = answers(data, task, settings.lambda_policy)
+    found = answers(data, task, config)
     seconds = (time.perf_counter() - begin) / len(data.originals)
     turned = [answer for answer in found if answer is not None]
     before = np.array([row for row, answer in zip(data.originals, found, strict=True) if answer is not None])
@@ -158,14 +160,14 @@ class Answer:
     proved: bool  # no path of fewer meets the goal and keeps the rules
 
 
-def answers(data: Data, task: pprjax.Task, lambda_policy: float) -> list[Answer | None]:
+def answers(data: Data, task: pprjax.Task, config: pprjax.Config) -> list[Answer | None]:
     """For each original the path of the largest v of at most MAX_EDITS edits that was found; None: there was none.
 
     A ladder has no proof: its beam follows v. So the fewest edits are searched for apart, with more edits for those
     originals alone that fewer did not turn.
     """
     paths = task.env.paths([row[row != END] for row in data.originals])
-    search = partial(pprjax.frontier, config=pprjax.Config(lambda_policy=lambda_policy), method="search")
+    search = partial(pprjax.frontier, config=config, method="search")
     found: list[Answer | None] = [None] * len(paths)
     open_ = np.arange(len(paths))
     for most in range(1, MAX_EDITS + 1):

@@ -10,6 +10,7 @@ from .edit_distance import manhattan as manhattan
 from .goals import at_least as at_least
 from .goals import improved as improved
 from .goals import reached as reached
+from .gymnasium_env import to_gymnasium as to_gymnasium
 from .logs.columns import Columns as Columns
 from .logs.fit import fit_log as fit_log
 from .logs.frames import recourse_log as recourse_log

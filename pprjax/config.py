@@ -8,7 +8,7 @@ import numpy as np
 from flax import struct
 
 from pprjax.edit_distance import Costs, EditCosts, Norm
-from pprjax.reward import Habit
+from pprjax.reward import Habit, OwnSteps
 
 
 def _static(default):
@@ -31,6 +31,10 @@ class Config:
     habit: Habit = _static("regret")
     """How R_policy charges an action: "regret", by how much less likely it is than the agent's favourite; or "link",
     h(P_A) of Eq. 4, which pays for every action likelier than 1/A, and so for long paths."""
+    own_steps: OwnSteps = _static("charged")
+    """Whether R_policy charges what the original path τ₀ did itself. "free": a step from symbol x to symbol y costs
+    nothing where y follows x anywhere in τ₀, so R_policy(τ₀) = 0 and no rare step has to be paid for to be kept;
+    "charged": all steps alike. The first symbol of a path is no step. "free" goes with habit "regret"."""
     gamma: float = 1.0
     """γ in [0, 1]: the discount in the Q-learning target. Eq. 5 is undiscounted, so 1; the paper trains with 0.99."""
     learning_rate: float = 2e-3
@@ -109,6 +113,7 @@ PAPER = Config(habit="link", gamma=0.99, learning_rate=1e-3)
 
 CHOICES = {
     "habit": ("regret", "link"),
+    "own_steps": ("charged", "free"),
     "epsilon_from": ("uniform", "policy"),
     "target": ("td", "return", "published"),
     "distance": ("edit", "manhattan", "euclidean"),
@@ -147,4 +152,14 @@ def check_config(config: Config, num_originals: int) -> None:
     for name, choices in CHOICES.items():
         if getattr(config, name) not in choices:
             raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {getattr(config, name)!r}")
+    check_own_steps(config)
     EditCosts(config.w_ins, config.w_del, config.w_sub).check()
+
+
+def check_own_steps(config: Config) -> None:
+    """Raise a ValueError where own steps are to be free of a habit that pays."""
+    if config.own_steps == "free" and config.habit == "link":
+        raise ValueError(
+            'own_steps: "free" takes away what steps of the original cost, but habit "link" pays for steps; expected '
+            'own_steps "charged", or habit "regret"'
+        )

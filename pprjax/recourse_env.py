@@ -15,7 +15,7 @@ from pprjax import edit_distance
 from pprjax.checks import check_task
 from pprjax.config import Config, check_config
 from pprjax.paths import Paths
-from pprjax.reward import similarity
+from pprjax.reward import similarity, spared
 from pprjax.rollout import Original, trace
 from pprjax.task import Task
 
@@ -102,9 +102,9 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
         available = task.available(state.state)
         favourite = jnp.argmax(jnp.where(available, log_probs, -jnp.inf))
         action = jnp.where(available[action], action, favourite).astype(jnp.int32)
-        habit = task.habits(state.state, log_probs, config.habit)[action]
-
         inner, reward, terminated = task.step(key, state.state, action)
+        habit = task.habits(state.state, log_probs, config.habit)[action]
+        habit = spared(habit, original.symbols, task.symbol(state.state), task.symbol(inner), config.own_steps)
         match = edit_distance.matches(original.symbols, task.symbol(inner), config.costs)
         column = edit_distance.append(state.column, match, config.costs)
         smallest, position = edit_distance.alignment(column, original.symbols, original.length, config.costs)
@@ -142,4 +142,5 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
 
     def observation_space(self, params: RecourseParams) -> spaces.Box:
         seen = jax.eval_shape(lambda: self.reset_env(jax.random.key(0), params)[0])
-        return spaces.Box(-np.inf, np.inf, seen.shape)
+        low, high = (-np.inf, np.inf) if params.task.num_states is None else (0.0, 1.0)
+        return spaces.Box(low, high, seen.shape)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Num, Shaped
@@ -17,6 +18,9 @@ LOG_FLOOR = float(np.log(1e-30))
 
 Habit = Literal["regret", "link"]
 """How R_policy charges an action: by its regret, or by the link h(p) of Eq. 4."""
+
+OwnSteps = Literal["charged", "free"]
+"""Whether R_policy charges the steps that the original path took as well."""
 
 
 def similarity(distance: Num[Array, "*b"] | np.ndarray | float) -> Float[Array, "*b"]:
@@ -64,6 +68,29 @@ def regret(
     return jnp.where(offered, floored - favourite, 0.0)
 
 
+def spared[T: (Array, np.ndarray)](habits: T, original: Any, before: Any, after: Any, own_steps: OwnSteps) -> T:
+    """What steps add to R_policy as edits of τ₀: their habits, but with own_steps "free" 0 of what τ₀ did itself.
+
+    A step is τ₀'s own where its symbols (x_t, x_{t+1}) stand side by side somewhere in τ₀, wherever it is taken and
+    however often. The first symbol of a path is no step: a path starts in it, so nothing is charged for it.
+
+    Args:
+        habits: [*b], the regrets of the actions taken, at most 0. So all terms stay at most 0.
+        original: int[n], the symbols of τ₀, PAD after the end.
+        before: int[*b], the symbol of the state in which the action is taken.
+        after: int[*b], the symbol of the state that it leads to.
+    """
+    if own_steps == "charged":
+        return habits
+    xp: Any = jnp if isinstance(habits, jax.Array) else np
+    return xp.where(is_own(original, before, after), xp.zeros_like(habits), habits)
+
+
+def is_own(original: Any, before: Any, after: Any) -> Any:
+    """Whether τ₀, int[*b, n], has the symbols `before` and `after`, int[*b], side by side: bool[*b]."""
+    return ((original[..., :-1] == before[..., None]) & (original[..., 1:] == after[..., None])).any(-1)
+
+
 def total(
     reward_goal: Float[Array, "*b"] | np.ndarray,
     reward_path: Float[Array, "*b"] | np.ndarray,
@@ -77,6 +104,7 @@ def total(
     Args:
         reward_goal: R_goal, the sum of the environment's rewards.
         reward_path: R_path = 1 / (d + 1).
-        reward_policy: R_policy, the sum over the actions taken of their regrets, or of their links (Eq. 4).
+        reward_policy: R_policy, the sum over the actions taken of their regrets, or of their links (Eq. 4); see
+            `spared` for steps that the original took.
     """
     return jnp.asarray(reward_goal) + lambda_path * reward_path + lambda_policy * reward_policy

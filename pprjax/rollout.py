@@ -18,7 +18,7 @@ from pprjax.constraints import violations
 from pprjax.goals import Goal
 from pprjax.likeliest import all_steps, likeliest_actions
 from pprjax.paths import PAD
-from pprjax.reward import similarity, total
+from pprjax.reward import similarity, spared, total
 from pprjax.ruled import without_rules
 from pprjax.task import State, Task
 
@@ -145,7 +145,7 @@ def rollout(
         state, reward, terminated = task.step(jax.random.fold_in(key, t), lane.state, action)
         column = edit_distance.append(lane.column, lookup.match(state), config.costs)
         smallest, position = lookup.measure(column)
-        habit = lookup.charge(lane.state, action, log_probs)
+        habit = lookup.charge(lane.state, action, log_probs, state)
         moved = _Lane(
             state=state, carry=carry, column=column, smallest=smallest, position=position,
             terminated=terminated, reward_goal=lane.reward_goal + reward, reward_policy=lane.reward_policy + habit,
@@ -178,7 +178,7 @@ class _Lookup(NamedTuple):
 
     match: Callable[[State], Array]  # where τ₀ has the symbol of a state
     available: Callable[[State], Array]  # bool[A]
-    charge: Callable[[State, Array, Array], Array]  # (state, action, log P_A) -> its share of R_policy
+    charge: Callable[[State, Array, Array, State], Array]  # (state, action, log P_A, next state) -> of R_policy
     measure: Callable[[edit_distance.Column], tuple[Array, Array]]  # m and j of a column; 0 where nobody asks
 
 
@@ -197,8 +197,9 @@ def _lookup(task: Task, original: Original, config: Config, *, tracks: bool) -> 
     def available(state):
         return task.available(state) if allowed is None else allowed[task.state_id(state)]
 
-    def charge(state, action, log_probs):
-        return task.charge(state, action, log_probs, config.habit, habits)
+    def charge(state, action, log_probs, after):
+        habit = task.charge(state, action, log_probs, config.habit, habits)
+        return spared(habit, original.symbols, task.symbol(state), task.symbol(after), config.own_steps)
 
     def measure(column):
         if not tracks:

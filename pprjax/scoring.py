@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from pprjax import constraints, edit_distance
-from pprjax.config import Config
+from pprjax.config import Config, check_own_steps
 from pprjax.edit_distance import Costs, Norm
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
-from pprjax.reward import Habit, similarity
+from pprjax.reward import Habit, OwnSteps, similarity, spared
 from pprjax.rollout import trace
 from pprjax.task import Task
 
@@ -26,12 +26,13 @@ def score(task: Task, originals: Paths, paths: Paths, config: Config = Config())
         originals: B paths.
         paths: B paths from the world's start, with actions or without: then those that lead along the symbols, the
             likeliest under P_A where there are several.
-        config: its habit, distance and edit costs count.
+        config: its habit, own_steps, distance and edit costs count.
 
     Raises:
         ValueError: there are not as many paths as originals, the world can't follow a path, or config's distance is
             between paths of one length and a path has another than its original.
     """
+    check_own_steps(config)
     if len(paths) != len(originals):
         raise ValueError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
     other = np.flatnonzero(np.asarray(paths.lengths) != np.asarray(originals.lengths))
@@ -45,7 +46,8 @@ def score(task: Task, originals: Paths, paths: Paths, config: Config = Config())
     kept_to = constraints.without_keep(task.constraints)
     task = task.replace(constraints=None, horizon=paths.symbols.shape[1])
     inputs = originals.symbols, originals.lengths, paths.symbols, paths.lengths, paths.actions, kept
-    scored = _score(task, kept_to, *map(_array, inputs), habit=config.habit, costs=config.costs.check())
+    static = dict(habit=config.habit, own_steps=config.own_steps, costs=config.costs.check())
+    scored = _score(task, kept_to, *map(_array, inputs), **static)
     followed, goal, habits, log_prob, distance, violations = map(np.asarray, scored)
     lost = np.flatnonzero(~followed)
     if lost.size:
@@ -65,28 +67,29 @@ def _array(values):
     return None if values is None else jnp.asarray(values)
 
 
-@partial(jax.jit, static_argnames=("habit", "costs"))
-def _score(task: Task, kept_to, *inputs, habit: Habit, costs: Costs):
+@partial(jax.jit, static_argnames=("habit", "own_steps", "costs"))
+def _score(task: Task, kept_to, *inputs, habit: Habit, own_steps: OwnSteps, costs: Costs):
     key, table = jax.random.key(0), task.habit_table(habit)
 
     def one(original, original_length, path, length, actions, kept):
         followed = trace(task, path, length, key, actions)
 
         def step(lane, action):
-            state, carry, charged, log_prob = lane
+            state, carry, habits, log_prob = lane
             carry, log_probs = task.log_probs(carry, state)
             chosen = jnp.maximum(action, 0)
             after = task.step(key, state, chosen)[0]
-            charge = task.charge(state, chosen, log_probs, habit, table)
-            moved = (after, carry, charged + charge, log_prob + log_probs[chosen])
+            cost = task.charge(state, chosen, log_probs, habit, table)
+            cost = spared(cost, original, task.symbol(state), task.symbol(after), own_steps)
+            moved = (after, carry, habits + cost, log_prob + log_probs[chosen])
             return jax.tree.map(lambda new, old: jnp.where(action != PAD, new, old), moved, lane), None
 
         zero = jnp.zeros((), jnp.result_type(float))
         lane = (task.reset(key), task.policy.init(), zero, zero)
-        (_, _, charged, log_prob), _ = jax.lax.scan(step, lane, followed.actions)
+        (_, _, habits, log_prob), _ = jax.lax.scan(step, lane, followed.actions)
         distance = edit_distance.between(original, original_length, path, length, costs=costs)
         broken = constraints.violations(kept_to, kept, path, followed.actions, distance)
         broken = jnp.int32(0) if broken is None else broken
-        return followed.followed, followed.reward_goal, charged, log_prob, distance, broken
+        return followed.followed, followed.reward_goal, habits, log_prob, distance, broken
 
     return jax.vmap(one)(*inputs)

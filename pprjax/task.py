@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, Unpack, cast, runtime_checkable
 
 import jax
@@ -188,6 +189,13 @@ class Task:
         """What the edit distance compares."""
         return jnp.asarray(self.env.symbol(state, self.params), jnp.int32)
 
+    def next_symbols(self, state: State) -> Int[Array, " A"]:
+        """The symbols that the actions lead to in a world without chance: it tells them, or each takes a step."""
+        if hasattr(self.env, "next_symbols"):
+            return self.env.next_symbols(state, self.params)
+        step = partial(self.step, jax.random.key(0), state)
+        return jax.vmap(lambda action: self.symbol(step(action)[0]))(jnp.arange(self.num_actions))
+
     def symbol_table(self) -> Int[Array, " S"] | None:
         """The symbols of all states of a finite world that is small and can name its states; None of any other."""
         states = self.all_states()
@@ -228,10 +236,7 @@ class Task:
 
         probs = own.env.transition_probs(self.params) if hasattr(own.env, "transition_probs") else None
         if probs is None:
-            if hasattr(own.env, "next_symbols"):
-                return allowed & ~astray(own.env.next_symbols(own_state(state), self.params))
-            after = jax.vmap(lambda a: own.symbol(own.step(jax.random.key(0), own_state(state), a)[0]))(actions)
-            return allowed & ~astray(after)
+            return allowed & ~astray(own.next_symbols(own_state(state)))
         if probs.ndim > 3:  # what a step may lead to is another each time: paths are judged at the end
             return allowed
         states = jax.vmap(lambda i: own.env.state_from_id(i, self.params))(jnp.arange(own.env.num_states))
@@ -272,6 +277,8 @@ class Task:
 
     def habits(self, state: State, log_probs: Float[Array, " A"], habit: Habit) -> Float[Array, " A"]:
         """What each action adds to R_policy, given log P_A(state, ·): its regret, or its link (Eq. 4).
+
+        `pprjax.reward.spared` says what is left of it where the original took that step.
 
         A regret is measured against the favourite of all that the world offers in this state. Constraints forbid
         actions; they do not change habits.

@@ -73,25 +73,40 @@ class Mdp:
         best = np.max(logs, axis=1, where=there, initial=-np.inf, keepdims=True)
         return np.where(there, logs - np.where(there.any(1, keepdims=True), best, 0.0), 0.0)
 
-    @functools.cached_property
+    def paths_beside(self, original, own_steps):
+        """The same as edits of an original, with steps between its neighbouring symbols free or charged."""
+        own = set(itertools.pairwise(original)) if own_steps == "free" else ()
+        for (states, goal, _, log), charges in zip(self.paths, self.charges, strict=True):
+            moves = itertools.pairwise(self.symbols[list(states)].tolist())
+            yield states, goal, sum(h for move, h in zip(moves, charges, strict=True) if move not in own), log
+
+    @property
     def paths(self):
         """(states, R_goal, R_policy, Σ log P_A) of every path."""
+        return self._paths[0]
+
+    @property
+    def charges(self):
+        """What each step of each of these paths adds to R_policy."""
+        return self._paths[1]
+
+    @functools.cached_property
+    def _paths(self):
         h = self.habits
         with np.errstate(divide="ignore"):
             log_prob = np.log(self.probs.astype(float))
-        found, open_paths = [], [((0,), 0.0, 0.0, 0.0)]
+        found, charges, open_paths = [], [], [((0,), 0.0, (), 0.0)]
         while open_paths:
-            states, goal, habit, log = open_paths.pop()
+            states, goal, habits, log = open_paths.pop()
             s = states[-1]
             if len(states) == HORIZON + 1 or not len(self.usable(s)):
-                found.append((states, goal, habit, log))
+                found.append((states, goal, sum(habits), log))
+                charges.append(habits)
                 continue
             for a in self.usable(s):
-                more = self.reward[s, a], h[s, a], log_prob[s, a]
-                open_paths.append(
-                    ((*states, int(self.next_state[s, a])), goal + more[0], habit + more[1], log + more[2])
-                )
-        return found
+                after = (*states, int(self.next_state[s, a]))
+                open_paths.append((after, goal + self.reward[s, a], (*habits, h[s, a]), log + log_prob[s, a]))
+        return found, charges
 
     def own_reward(self, original):
         """R_goal of the likeliest walk that spells the original, of equally likely ones the best; -inf: none does."""

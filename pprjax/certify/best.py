@@ -34,7 +34,7 @@ def best_paths(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, 
         for b in np.flatnonzero(largest > 0).tolist():
             through = bound.through(b)
             alive = (through >= floor[b]) & (through > -np.inf)
-            pruned = prune(problem.unrolled, bound.ending[bound.kind[b]], alive, block.lambda_policy[b])
+            pruned = prune(problem.unrolled, bound.ending[bound.kind[b]], alive, block.weights.of([b]))
             kind, posed = pose(pruned, block, b, int(largest[b]))
             yield kind, (b, (*posed, np.float32(block.lambda_path[b]), np.int32(min(limit, kind[0]))))
 

@@ -10,16 +10,16 @@ from jaxtyping import Float
 from pprjax.certify import grading
 from pprjax.certify.grading import Graded, grade
 from pprjax.certify.problem import Block, Problem
-from pprjax.certify.unrolled import Earned, best_so_far, best_to_come, ending_values, follow, spelling
+from pprjax.certify.unrolled import Earned, Weights, best_so_far, best_to_come, ending_values, follow, spelling
 
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """On R_goal + λ_policy·R_policy in the unrolled world: K kinds, for originals with one λ_policy and one goal share
-    them. float64, and -inf where no path leads that meets the goal."""
+    """On R_goal + λ_policy·R_policy in the unrolled world: K kinds, for originals with one λ_policy, one goal and one
+    table of habits share them. float64, and -inf where no path leads that meets the goal."""
 
     kind: np.ndarray  # int[B], of each original
-    lambda_policy: np.ndarray  # float64[K]
+    weights: Weights  # of the K kinds
     ending: np.ndarray  # float64[K, T + 1, W], 0 where a path may end
     so_far: np.ndarray  # float64[K, T + 1, W], the best on the way to a node
     to_come: np.ndarray  # float64[K, T + 1, W + 1], the best from a node on; W: where no edge leads
@@ -35,29 +35,34 @@ class Bounds:
 
 def bounds(problem: Problem, block: Block) -> Bounds:
     """The bounds of a block."""
-    (lambda_policy, *own), kind = np.unique(
-        np.stack([block.lambda_policy, block.own_reward, block.own_magnitude]), axis=1, return_inverse=True
+    lambda_policy, which, _ = block.weights
+    (*_, own_reward, own_magnitude), first, kind = np.unique(
+        np.stack([lambda_policy, which, block.own_reward, block.own_magnitude]),
+        axis=1,
+        return_index=True,
+        return_inverse=True,
     )
-    ending = ending_values(problem.task, problem.unrolled, Earned(*own))
+    weights = block.weights.of(first)
+    ending = ending_values(problem.task, problem.unrolled, Earned(own_reward, own_magnitude))
     return Bounds(
         kind=kind.ravel(),
-        lambda_policy=lambda_policy,
+        weights=weights,
         ending=ending,
-        so_far=best_so_far(problem.unrolled, lambda_policy),
-        to_come=best_to_come(problem.unrolled, lambda_policy, ending),
+        so_far=best_so_far(problem.unrolled, weights),
+        to_come=best_to_come(problem.unrolled, weights, ending),
     )
 
 
 def best_of_all(problem: Problem, block: Block, bound: Bounds) -> Graded:
     """A path that attains F(∞), of whatever distance, for each original; where there is none, not one to be used."""
-    return grade(problem, block, follow(problem.unrolled, bound.lambda_policy, bound.to_come)[bound.kind])
+    return grade(problem, block, follow(problem.unrolled, bound.weights, bound.to_come)[bound.kind])
 
 
 def best_unchanged(problem: Problem, block: Block, bound: Bounds) -> Graded:
     """A path that attains F(0), the best that spells the original; no path where none does and meets the goal."""
-    unrolled, lambda_policy = problem.unrolled, block.lambda_policy
+    unrolled, weights = problem.unrolled, block.weights
     spells, last = spelling(unrolled, block.symbols, block.lengths)
     ending = np.where(last, bound.ending[bound.kind], -np.inf)
-    to_come = best_to_come(unrolled, lambda_policy, ending, spells)
-    found = grade(problem, block, follow(unrolled, lambda_policy, to_come))
+    to_come = best_to_come(unrolled, weights, ending, spells)
+    found = grade(problem, block, follow(unrolled, weights, to_come))
     return grading.where(to_come[:, 0, 0] > -np.inf, found, grading.no_path(found))

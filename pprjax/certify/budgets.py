@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -23,7 +23,7 @@ from pprjax import devices
 from pprjax.certify import limits
 from pprjax.certify.edits import WholeCosts
 from pprjax.certify.problem import Block
-from pprjax.certify.unrolled import Unrolled
+from pprjax.certify.unrolled import Unrolled, Weights
 from pprjax.paths import PAD
 
 
@@ -42,9 +42,9 @@ def prune(
     unrolled: Unrolled,
     ending: Float[np.ndarray, "layers W"],
     alive: Bool[np.ndarray, "layers W"],
-    lambda_policy: float,
+    weights: Weights,
 ) -> Pruned:
-    """The nodes that are alive, and what leads from one to another."""
+    """The nodes that are alive, and what leads from one to another; the weights are those of one original."""
     width = min(limits.size_of(int(alive.sum(1).max())), alive.shape[1])
     kept = np.argsort(~alive, axis=1, kind="stable")[:, :width]  # the living first, in their order
     layers = np.arange(len(kept))[:, None]
@@ -55,7 +55,7 @@ def prune(
     return Pruned(
         symbol=tables.symbol[rows],
         following=np.where(there[..., None], rank[layers[..., None] + 1, unrolled.following[layers, kept]], width),
-        edges=(tables.reward[rows] + lambda_policy * tables.habit[rows]).astype(np.float32),
+        edges=(tables.reward[rows] + weights.charges(rows.reshape(1, -1)).reshape(*rows.shape, -1)).astype(np.float32),
         ending=np.where(there, ending[layers, kept], -np.inf).astype(np.float32),
         last=np.asarray(np.flatnonzero(there[:, 0]).max(initial=0), np.int32),
     )
@@ -184,8 +184,9 @@ def all_values(
 
     def shifted(x, positions: int, edits: int):
         """x[:, i + positions, e - edits], -inf outside."""
-        inside = x[:, positions:, : max(budgets - edits, 0)]
-        return jax.lax.pad(inside, -jnp.inf, ((0, 0, 0), (0, positions, 0), (min(edits, budgets), 0, 0)))
+        positions, edits = min(positions, length + 1), min(edits, budgets)
+        inside = x[:, positions:, : budgets - edits]
+        return jax.lax.pad(inside, -jnp.inf, ((0, 0, 0), (0, positions, 0), (edits, 0, 0)))
 
     def layer(k, carried):
         arriving, values = carried
@@ -194,11 +195,12 @@ def all_values(
         value = jnp.full((num_nodes, length + 1, budgets), -jnp.inf, edges.dtype).at[:, length].set(ending[:, None])
         for a in range(edges.shape[-1]):
             value = jnp.maximum(value, edges[:, a, None, None] + arriving[following[:, a]])
-        drops = 1  # doubling: after k rounds, up to 2^k - 1 symbols dropped
+        drops = 1  # after k rounds up to 4^k - 1 symbols are dropped
         while drops * costs.delete < budgets and drops <= length:
             value = jax.lax.optimization_barrier(value)  # one kernel a round: fused, each would redo those before
-            value = jnp.maximum(value, shifted(value, drops, drops * costs.delete))
-            drops *= 2
+            more = [shifted(value, n * drops, n * drops * costs.delete) for n in (1, 2, 3)]
+            value = reduce(jnp.maximum, more, value)
+            drops *= 4
         value = jax.lax.optimization_barrier(value)
         matches = (symbol[:, None] == jnp.append(original, PAD))[..., None]
         read = jnp.where(matches, shifted(value, 1, 0), shifted(value, 1, costs.substitute))

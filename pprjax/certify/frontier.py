@@ -111,7 +111,7 @@ def frontiers(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, "
     @lru_cache(maxsize=KEPT)  # most originals leave out the same nodes
     def pruned(kind: int, alive: bytes) -> Pruned:
         living = np.frombuffer(alive, bool).reshape(problem.unrolled.row.shape)
-        return prune(problem.unrolled, bound.ending[kind], living, bound.lambda_policy[kind])
+        return prune(problem.unrolled, bound.ending[kind], living, bound.weights.of([kind]))
 
     def problems():
         for b in np.flatnonzero(bound.best() > -np.inf).tolist():

@@ -37,7 +37,7 @@ class Graded:
 
 def grade(problem: Problem, block: Block, actions: Int[np.ndarray, "B T"]) -> Graded:
     """Take the actions, PAD after the end, for each original of the block; the cost does not depend on the goal."""
-    tables = problem.tables
+    tables, weights = problem.tables, block.weights
     size, horizon = actions.shape
     row = np.zeros(size, np.int32)
     passed = np.full((size, horizon + 1), PAD, np.int32)
@@ -46,7 +46,7 @@ def grade(problem: Problem, block: Block, actions: Int[np.ndarray, "B T"]) -> Gr
     for t in range(horizon):
         moves, action = actions[:, t] != PAD, np.maximum(actions[:, t], 0)
         goal += np.where(moves, tables.reward[row, action], 0.0)
-        habit += np.where(moves, tables.habit[row, action], 0.0)
+        habit += np.where(moves, weights.habit[weights.which, row, action], 0.0)
         log_prob += np.where(moves, tables.log_prob[row, action], 0.0)
         row = np.where(moves, tables.following[row, action], row)
         passed[:, t + 1] = np.where(moves, tables.symbol[row], PAD)
@@ -57,7 +57,7 @@ def grade(problem: Problem, block: Block, actions: Int[np.ndarray, "B T"]) -> Gr
         block.symbols[whose], block.lengths[whose], passed[whose], num_actions[whose], costs=as_floats
     )
     distance = np.rint(np.asarray(distance)[:size]).astype(np.int32)
-    value = goal + block.lambda_policy * habit
+    value = goal + weights.lambda_policy * habit
     return Graded(
         actions=actions,
         symbols=passed,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 MOST_ALIKE = 8
 """Steps of a row that may be like another, at most."""
@@ -41,10 +42,12 @@ class Weighed:
     graph: Graph
     lambda_policy: float
     step: np.ndarray  # int64[E'], of the graph
+    own_step: np.ndarray  # int64[E'], of the graph: what is best from row to target where habits cost nothing
     row: np.ndarray  # int32[E'], that it leaves
     target: np.ndarray  # int32[E']
     weight: np.ndarray  # float64[E'], r + λ_policy·h
     to_come: np.ndarray  # float64[R], the most R_goal + λ_policy·R_policy that can come; -inf: no end can be reached
+    converged: bool  # whether no path that is longer than the horizon could bring more
     hops: np.ndarray  # int64[R], the fewest actions to an end
     best: np.ndarray  # int64[R], the step that attains to_come, -1 at ends and where the horizon decides
     free_first: np.ndarray  # int64[R + 1], of row r in `free`
@@ -53,10 +56,46 @@ class Weighed:
     by_symbol: np.ndarray  # int64[E'], the steps by their row and the symbol that they lead to
     key: np.ndarray  # int64[E'], row · (largest symbol + 1) + symbol, of by_symbol
 
-    @property
+    @cached_property
+    def own_weight(self) -> Float[np.ndarray, " E"]:
+        """What each step is worth as one that the original took, if that is free: r."""
+        return self.graph.reward[self.own_step]
+
+    @cached_property
     def monotone(self) -> bool:
         """Whether nothing is earned on the way."""
-        return bool((self.weight <= 0).all())
+        return bool((self.weight <= 0).all() and (self.own_weight <= 0).all())
+
+    @cached_property
+    def rows_of(self) -> tuple[Int[np.ndarray, " symbols+1"], Int[np.ndarray, " R"]]:
+        """The rows by their symbol, and where those of each symbol begin."""
+        symbol = self.graph.symbol
+        order = np.argsort(symbol, kind="stable")
+        return np.searchsorted(symbol[order], np.arange(int(symbol.max()) + 2)), order
+
+    @cached_property
+    def is_free(self) -> Bool[np.ndarray, " E"]:
+        """Which steps are `free`."""
+        return np.isin(np.arange(len(self.row)), self.free)
+
+    @cached_property
+    def stands(self) -> Bool[np.ndarray, " R"]:
+        """Which rows a path may be in that neither keeps their symbol nor starts there: no other stands for them."""
+        stands = np.diff(self.first) > MOST_ALIKE
+        stands[self.target[self.free]] = True
+        return stands
+
+    @cached_property
+    def first(self) -> Int[np.ndarray, " R+1"]:
+        """Where the steps of each row begin."""
+        return np.searchsorted(self.row, np.arange(self.graph.num_rows + 1))
+
+    @cached_property
+    def steps_to(self) -> tuple[Int[np.ndarray, " R+1"], Int[np.ndarray, " F"]]:
+        """The steps from rows that stand for themselves, by the row that they lead to; where those to each begin."""
+        steps = np.flatnonzero(self.stands[self.row])
+        order = steps[np.argsort(self.target[steps], kind="stable")]
+        return np.searchsorted(self.target[order], np.arange(self.graph.num_rows + 1)), order
 
     def leads_to(self, row: Int[np.ndarray, " M"], symbol: Int[np.ndarray, " M"]) -> Int[np.ndarray, " M"]:
         """The step from a row to a symbol, -1 where there is none."""
@@ -66,13 +105,13 @@ class Weighed:
         place = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
         return np.where(self.key[place] == wanted, self.by_symbol[place], -1)
 
-    def so_far(self, start: int) -> Float[np.ndarray, " R"]:
-        """The most that can be earned on the way from a row to each."""
+    def so_far(self, start: int, weight: Float[np.ndarray, " E"]) -> Float[np.ndarray, " R"]:
+        """The most that can be earned on the way from a row to each, where steps are worth `weight`."""
         value = np.full(self.graph.num_rows, -np.inf)
         value[start] = 0.0
         for _ in range(self.graph.horizon):
             longer = value.copy()
-            np.maximum.at(longer, self.target, value[self.row] + self.weight)
+            np.maximum.at(longer, self.target, value[self.row] + weight)
             if (longer <= value + 1e-12).all():
                 break
             value = longer
@@ -94,12 +133,17 @@ def weigh(graph: Graph, lambda_policy: float) -> Weighed:
     """The steps that count, and bounds on what they can earn."""
     weight = graph.reward + lambda_policy * graph.habit
     row = np.repeat(np.arange(graph.num_rows), np.diff(graph.first))
-    step = np.lexsort((np.arange(len(row)), -weight, graph.target, row))  # of steps to one row the best
+    number = np.arange(len(row))
+    step = np.lexsort((number, -weight, graph.target, row))  # of steps to one row the best
     same = np.zeros(len(step), bool)
     same[1:] = (row[step[1:]] == row[step[:-1]]) & (graph.target[step[1:]] == graph.target[step[:-1]])
-    step = np.sort(step[~same])
+    own_step = np.lexsort((number, -weight, -graph.reward, graph.target, row))[~same] if same.any() else step
+    step = step[~same]
+    by_number = np.argsort(step)
+    step, own_step = step[by_number], own_step[by_number]
     row, target, weight = row[step], graph.target[step], weight[step]
-    to_come, best, settled = _to_come(graph, row, target, weight)
+    to_come, best, converged = best_to_come(graph, row, target, weight)
+    settled = converged and not graph.cut.any()
     onward = weight + to_come[target]
     order = np.lexsort((-onward, row))
     order = order[onward[order] > -np.inf]
@@ -115,10 +159,12 @@ def weigh(graph: Graph, lambda_policy: float) -> Weighed:
         graph=graph,
         lambda_policy=lambda_policy,
         step=step[order],
+        own_step=own_step[order],
         row=row,
         target=target,
         weight=weight,
         to_come=to_come,
+        converged=converged,
         hops=_hops(graph, row, target),
         best=place[best] if settled else np.full(graph.num_rows, -1),
         free_first=np.searchsorted(row[free], np.arange(graph.num_rows + 1)),
@@ -149,17 +195,17 @@ def _alike(
     return alike
 
 
-def _to_come(
+def best_to_come(
     graph: Graph, row: Int[np.ndarray, " E"], target: Int[np.ndarray, " E"], weight: Float[np.ndarray, " E"]
 ) -> tuple[Float[np.ndarray, " R"], Int[np.ndarray, " R"], bool]:
-    """The most to come within the horizon, the step that attains it, and whether a longer horizon would change nothing.
+    """The most to come within the horizon, the step that attains it, and whether no longer path could bring more.
 
     V_0(r) = 0 at ends, else -inf;  V_k(r) = max of V_{k-1}(r) and max over the steps of r of weight + V_{k-1}(target).
     """
     value = np.where(graph.ends | graph.cut, 0.0, -np.inf)
     best = np.full(graph.num_rows, -1)
     if not len(row):
-        return value, best, not graph.cut.any()
+        return value, best, True
     leaving, first = np.unique(row, return_index=True)
     where = np.repeat(np.arange(len(leaving)), np.diff(np.append(first, len(row))))
     for _ in range(graph.horizon):
@@ -167,7 +213,7 @@ def _to_come(
         most = np.maximum.reduceat(longer, first)
         better = most > value[leaving] + 1e-12 * (1 + np.abs(np.where(most > -np.inf, most, 0.0)))
         if not better.any():
-            return value, best, not graph.cut.any()
+            return value, best, True
         value[leaving[better]] = most[better]
         attains = np.flatnonzero(better[where] & (longer == most[where]))[::-1]
         best[row[attains]] = attains  # of equal ones the first stays

@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float, Int
 from pprjax.certify.edits import WholeCosts
 from pprjax.certify.graph import Weighed, count_above, ranges
 from pprjax.certify.limits import TooLargeError
+from pprjax.certify.own_steps import Eased
 
 MAX_CELLS = 2**25
 """The most values (i, r) that are held at once."""
@@ -58,6 +59,7 @@ class Batch(NamedTuple):
     through: np.ndarray  # float64[B, N], no path that visits that symbol of τ₀ is worth more
     lambda_path: float | None  # None: the frontier is wanted
     to_go: np.ndarray | None = None  # int32[N + 1, R], of one original: the fewest edits from there on, if known
+    eased: Eased | None = None  # where own steps are free: what that changes
 
 
 class Nodes(NamedTuple):
@@ -208,23 +210,54 @@ class Layers:
             nodes = nodes[nodes.read < self.batch.lengths[nodes.whose]]
         row = nodes.place % self.weighed.graph.num_rows
         least = self.least[nodes.whose, nodes.read + reads]
-        count = count_above(self.weighed, row, self.need[nodes.whose, least] - nodes.value)
-        kept = self._within_budget(nodes, made, least, count)
-        nodes, row, count = nodes[kept], row[kept], count[kept]
-        self._spend(nodes.whose, count)
-        found, end = [], np.cumsum(count)
+        shared = count_above(self.weighed, row, self.need[nodes.whose, least] - nodes.value)
+        begin, further = self._further(nodes.whose, row)
+        kept = self._within_budget(nodes, made, least, shared + further)
+        nodes, row = nodes[kept], row[kept]
+        shared, begin, further = shared[kept], begin[kept], further[kept]
+        self._spend(nodes.whose, shared + further)
+        found, end = [], np.cumsum(shared + further)
         low = 0
-        while low < len(count):
-            high = max(low + 1, int(np.searchsorted(end, end[low] - count[low] + SLICE)))
+        while low < len(end):
+            high = max(low + 1, int(np.searchsorted(end, (end[low - 1] if low else 0) + SLICE)))
             part = slice(low, high)
-            step = self.weighed.free[ranges(self.weighed.free_first[row[part]], count[part])]
-            at = np.repeat(np.arange(low, high), count[part])
+            step = self.weighed.free[ranges(self.weighed.free_first[row[part]], shared[part])]
+            at = np.repeat(np.arange(low, high), shared[part])
+            if self.batch.eased is not None:
+                own = self.batch.eased.further[ranges(begin[part], further[part])]
+                step = np.append(step, own % len(self.weighed.row))
+                at = np.append(at, np.repeat(np.arange(low, high), further[part]))
             place = nodes.place[at] - row[at] + self.weighed.target[step] + moved
-            value = nodes.value[at] + self.weighed.weight[step]
+            value = nodes.value[at] + self._weights(nodes.whose[at], step)
             origin = np.stack([nodes.number[at], step])
             found.append(self._accept(nodes.whose[at], nodes.read[at] + reads, place, value, origin, e))
             low = high
         return found
+
+    def worth(self, original: int, steps: list[int]) -> float:
+        """What a path is worth for an original."""
+        return float(self._weights(np.full(len(steps), original), np.array(steps, np.int64)).sum())
+
+    def _further(
+        self, whose: Int[np.ndarray, " M"], row: Int[np.ndarray, " M"]
+    ) -> tuple[Int[np.ndarray, " M"], Int[np.ndarray, " M"]]:
+        """Where the steps begin that own steps make worth more, from these rows, and how many there are."""
+        if self.batch.eased is None:
+            return np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
+        place = whose * self.weighed.graph.num_rows + row
+        begin, end = (np.searchsorted(self.batch.eased.further_row, place, side) for side in ("left", "right"))
+        return begin, end - begin
+
+    def _weights(self, whose: Int[np.ndarray, " M"], step: Int[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+        """What these steps are worth for these originals."""
+        eased = self.batch.eased
+        return self.weighed.weight[step] if eased is None else eased.weights(self.weighed, whose, step)
+
+    def _to_come(self, whose: Int[np.ndarray, " M"], row: Int[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+        """The most that can come after these rows for these originals."""
+        eased = self.batch.eased
+        at = row if eased is None else whose * self.weighed.graph.num_rows + row
+        return (self.weighed if eased is None else eased).to_come[at]
 
     def _spend(self, whose: Int[np.ndarray, " M"], count: Int[np.ndarray, " M"] | None = None) -> None:
         self.spent += np.bincount(whose, count, len(self.spent)).astype(np.int64)
@@ -247,7 +280,7 @@ class Layers:
         if (wanted <= room).all():
             return slice(None)
         row = nodes.place % self.weighed.graph.num_rows
-        bound = nodes.value + self.weighed.to_come[row]
+        bound = nodes.value + self._to_come(nodes.whose, row)
         if to_go is not None:
             least = np.minimum(np.maximum(least, made + to_go[nodes.read, row]), self.need.shape[1] - 1)
         if self.batch.lambda_path is None:
@@ -272,7 +305,7 @@ class Layers:
         there = step >= 0
         nodes, row, step = nodes[there], row[there], step[there]
         place = nodes.place - row + self.weighed.target[step]
-        value = nodes.value + self.weighed.weight[step]
+        value = nodes.value + self._weights(nodes.whose, step)
         return self._accept(nodes.whose, nodes.read + 1, place, value, np.stack([nodes.number, step]), e)
 
     def _accept(
@@ -299,7 +332,7 @@ class Layers:
         taken = read - 1 - e // self.costs.delete
         if self.timed:
             taken = place // graph.num_rows + read - self.batch.symbols.shape[1]
-        bound = value + weighed.to_come[row]
+        bound = value + self._to_come(whose, row)
         hopeful = (taken + hops <= graph.horizon) & (least < self.need.shape[1])
         hopeful[hopeful] = bound[hopeful] > self.need[whose[hopeful], least[hopeful]]
         whose, read, place, value, least = (x[hopeful] for x in (whose, read, place, value, least))

@@ -11,13 +11,17 @@ MAX_BYTES = 2**30
 BLOCK_FLOATS = 2**23
 """The most bounds held at once: originals are worked through in blocks."""
 
-_SIZES = sorted({2**k for k in range(3, 40)} | {3 * 2**k for k in range(3, 39)})
+_SIZES = sorted({part * 2**k for part in (2, 3) for k in range(2, 39)})
+_FINE_SIZES = sorted({*_SIZES, *(part * 2**k for part in (5, 7) for k in range(3, 38))})
 
 
 class TooLargeError(ValueError):
     """A certificate would take more memory than it may."""
 
 
-def size_of(count: int) -> int:
-    """The smallest of a few sizes that is at least `count`: arrays of few sizes share their programs."""
-    return next(size for size in _SIZES if size >= count)
+def size_of(count: int, *, finely: bool = False) -> int:
+    """The smallest of a few sizes that is at least `count`: arrays of few sizes share their programs.
+
+    finely: of twice as many sizes, for what whole worlds have once and every layer of theirs pays for.
+    """
+    return next(size for size in (_FINE_SIZES if finely else _SIZES) if size >= count)

@@ -83,7 +83,7 @@ def _all_paths(
 ) -> tuple[Pruned, Float[np.ndarray, "layers W positions E"]]:
     """What is left of the unrolled world for original b where every path matters that counts, and G of it."""
     unrolled, costs = problem.unrolled, problem.costs
-    pruned = prune(unrolled, bound.ending[bound.kind[b]], bound.through(b) > -np.inf, block.lambda_policy[b])
+    pruned = prune(unrolled, bound.ending[bound.kind[b]], bound.through(b) > -np.inf, block.weights.of([b]))
     largest = min(problem.max_distance, largest_distance(int(block.lengths[b]), unrolled.horizon + 1, costs))
     (budgets, *_), (_, aligned, _) = pose(pruned, block, b, int(largest))
     return pruned, np.asarray(all_values(pruned, aligned, budgets=budgets, costs=costs))

@@ -18,10 +18,12 @@ from pprjax.certify.edits_to_go import edits_to_go
 from pprjax.certify.graph import Weighed, symbols_to_come
 from pprjax.certify.layers import ROOT, Batch, Layers
 from pprjax.certify.limits import TooLargeError
+from pprjax.certify.own_steps import ease, steps_taken
 from pprjax.ladder import tolerated
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier, Recourse
+from pprjax.reward import OwnSteps
 
 PLACES = 2**24
 """Pairs (original, row) of a batch, roughly; where time counts, triples with it."""
@@ -77,6 +79,7 @@ def near(
     start: Int[np.ndarray, " B"],
     *,
     costs: WholeCosts,
+    own_steps: OwnSteps = "charged",
     lambda_path: float | None = None,
     calls: int | None = None,
 ) -> Frontier:
@@ -85,6 +88,7 @@ def near(
     Args:
         originals: B paths.
         start: the row of the first symbol of each.
+        own_steps: whether the steps of an original are charged as all others, or free, see `pprjax.Config`.
         lambda_path: None: the whole frontier.
         calls: steps that are looked at for one original, at most; default CALLS.
 
@@ -111,7 +115,7 @@ def near(
         if len(at) > max(1, together):
             waiting += part.split(max(1, together))
             continue
-        batch = _batch(weighed, originals, start, at, to_come, lambda_path)
+        batch = _batch(weighed, originals, start, at, to_come, lambda_path, own_steps)
         if part.alone and len(weighed.row) * batch.symbols.shape[1] <= MAX_GUIDED:
             batch = batch._replace(to_go=edits_to_go(weighed, batch.symbols[0], costs))
         try:
@@ -128,7 +132,7 @@ def near(
         limit[at, found.limit.shape[1] :] = found.limit[:, -1:]
         proved[at] = found.proved
     rows.sort(key=lambda row: row[0])
-    return _described(weighed, originals, rows, limit, proved, costs)
+    return _described(weighed, originals, rows, limit, proved, costs, own_steps)
 
 
 def _again(weighed: Weighed, part: _Part, found: Found) -> dict[int, _Part]:
@@ -193,18 +197,21 @@ def _batch(
     at: Int[np.ndarray, " b"],
     to_come: Float[np.ndarray, " symbols"],
     lambda_path: float | None,
+    own_steps: OwnSteps,
 ) -> Batch:
     """Some of the originals."""
     lengths = np.asarray(originals.lengths, np.int64)[at]
     symbols = np.asarray(originals.symbols)[at, : int(lengths.max())]
-    through = np.where(symbols == PAD, np.inf, to_come[symbols])
+    eased = ease(weighed, symbols) if own_steps == "free" else None
+    through = np.where(symbols == PAD, np.inf, to_come[symbols] if eased is None else eased.through(weighed, symbols))
     if not weighed.monotone:
         through[through > -np.inf] = np.inf
     for i in np.flatnonzero(lengths > LONG):
         passing = np.full(len(to_come), -np.inf)
-        np.maximum.at(passing, weighed.graph.symbol, weighed.so_far(int(start[at[i]])) + weighed.to_come)
+        weight, after = (weighed.weight, weighed.to_come) if eased is None else eased.of(weighed, int(i))
+        np.maximum.at(passing, weighed.graph.symbol, weighed.so_far(int(start[at[i]]), weight) + after)
         through[i] = np.where(symbols[i] == PAD, np.inf, passing[symbols[i]])
-    return Batch(symbols, lengths, np.asarray(start, np.int64)[at], through, lambda_path)
+    return Batch(symbols, lengths, np.asarray(start, np.int64)[at], through, lambda_path, eased=eased)
 
 
 def _solve(weighed: Weighed, batch: Batch, costs: WholeCosts, timed: bool, calls: int) -> Found:
@@ -213,16 +220,14 @@ def _solve(weighed: Weighed, batch: Batch, costs: WholeCosts, timed: bool, calls
     Raises:
         TooLargeError: it is too large, and more than one original.
     """
-    size = len(batch.lengths)
     last = largest_distance(int(batch.lengths.max()), weighed.graph.horizon + 1, costs)
     layers = Layers.begin(weighed, batch, costs, last, timed, calls)
-    favourites = {int(row): weighed.favourite(int(row)) for row in np.unique(batch.start)}
-    for i in range(size):
-        steps = favourites[int(batch.start[i])]
+    favourites = _favourites(weighed, batch)
+    for i, steps in enumerate(favourites):
         if steps is not None:
             symbols = weighed.graph.symbol[[batch.start[i], *weighed.target[steps]]]
             distance = levenshtein(batch.symbols[i, : batch.lengths[i]], symbols, costs)
-            layers.end_value[i, distance] = weighed.weight[steps].sum()
+            layers.end_value[i, distance] = layers.worth(i, steps)
             layers.end_node[i, distance] = FAVOURITE
     layers.run()
     value = layers.end_value
@@ -237,10 +242,18 @@ def _solve(weighed: Weighed, batch: Batch, costs: WholeCosts, timed: bool, calls
         distance = distance[whose]
     steps = _paths(layers, layers.end_node[whose, distance])
     steps = [
-        favourites[int(batch.start[i])] or [] if node == FAVOURITE else path
+        favourites[i] or [] if node == FAVOURITE else path
         for i, node, path in zip(whose, layers.end_node[whose, distance], steps, strict=True)
     ]
     return Found(whose, steps, limit, ~(layers.dropped > layers.need).any(1))
+
+
+def _favourites(weighed: Weighed, batch: Batch) -> list[list[int] | None]:
+    """For each original the steps of a path that is worth most, whatever its edits; None where the horizon decides."""
+    if batch.eased is not None:
+        return [batch.eased.favourite(weighed, i, int(row)) for i, row in enumerate(batch.start)]
+    favourites = {int(row): weighed.favourite(int(row)) for row in np.unique(batch.start)}
+    return [favourites[int(row)] for row in batch.start]
 
 
 def _paths(layers: Layers, last: Int[np.ndarray, " F"]) -> list[list[int]]:
@@ -261,6 +274,7 @@ def _described(
     limit: Float[np.ndarray, "B E"],
     proved: Bool[np.ndarray, " B"],
     costs: WholeCosts,
+    own_steps: OwnSteps,
 ) -> Frontier:
     """The paths and what they are worth, counted anew."""
     graph = weighed.graph
@@ -271,13 +285,13 @@ def _described(
     sums, distance, ended = np.zeros((3, len(rows))), np.zeros(len(rows), np.int32), np.zeros(len(rows), bool)
     logged = originals.to_lists()
     for k, (i, steps) in enumerate(rows):
-        own = weighed.step[steps] if steps else np.zeros(0, np.int64)
         symbols[k, 0] = logged[i][0]
-        symbols[k, 1 : lengths[k]] = graph.symbol[graph.target[own]]
-        actions[k, : lengths[k] - 1] = graph.action[own]
-        sums[:, k] = [x[own].sum() for x in (graph.reward, graph.habit, graph.log_prob)]
+        symbols[k, 1 : lengths[k]] = graph.symbol[weighed.target[steps]]
+        taken, habit = steps_taken(weighed, logged[i], symbols[k, : lengths[k]], steps, own_steps)
+        actions[k, : lengths[k] - 1] = graph.action[taken]
+        sums[:, k] = graph.reward[taken].sum(), habit.sum(), graph.log_prob[taken].sum()
         distance[k] = levenshtein(logged[i], symbols[k, : lengths[k]], costs)
-        ended[k] = not steps or graph.ends[graph.target[own[-1]]]
+        ended[k] = not steps or graph.ends[graph.target[taken[-1]]]
     goal, habit, log_prob = sums
     value = goal + weighed.lambda_policy * habit
     scores = Scores(

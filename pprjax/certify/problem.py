@@ -11,9 +11,10 @@ from jaxtyping import Array, Float, Int
 
 from pprjax.certify import limits
 from pprjax.certify.edits import WholeCosts, whole_costs
+from pprjax.certify.own_steps import habits_of
 from pprjax.certify.tables import UNAVAILABLE, Tables, tabulate
-from pprjax.certify.unrolled import Earned, Unrolled, unroll
-from pprjax.config import Config
+from pprjax.certify.unrolled import Earned, Unrolled, Weights, unroll
+from pprjax.config import Config, check_own_steps
 from pprjax.constraints import kept_symbols
 from pprjax.paths import PAD, Paths
 from pprjax.rollout import trace
@@ -45,13 +46,18 @@ class Block:
     own_reward: np.ndarray  # float64[B], R_goal of the original, 0 where the goal does not read it
     own_magnitude: np.ndarray  # float64[B], Σ|r_t| of it, 0 likewise
     lambda_path: np.ndarray  # float64[B]
-    lambda_policy: np.ndarray  # float64[B]
+    weights: Weights  # of the B originals
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, rows: Int[np.ndarray, " R"]) -> Block:
-        return Block(*(getattr(self, field.name)[rows] for field in dataclasses.fields(self)))
+        symbols, lengths, own_reward, own_magnitude, lambda_path, weights = (
+            getattr(self, field.name) for field in dataclasses.fields(self)
+        )
+        return Block(
+            symbols[rows], lengths[rows], own_reward[rows], own_magnitude[rows], lambda_path[rows], weights.of(rows)
+        )
 
 
 def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[np.ndarray, " B"], Problem, Block]]:
@@ -61,6 +67,7 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
         ValueError: as `pprjax.exact`.
     """
     costs = whole_costs(config)
+    check_own_steps(config)
     size = len(originals)
     lambda_path = _weights("lambda_path", config.lambda_path, size)
     lambda_policy = _weights("lambda_policy", config.lambda_policy, size)
@@ -82,7 +89,8 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
         for low in range(0, len(mine), together):
             at = mine[low : low + together]
             asked_at = asked.reward[at], asked.magnitude[at]
-            block = Block(symbols[at], lengths[at], *asked_at, lambda_path[at], lambda_policy[at])
+            weights = Weights(lambda_policy[at], *habits_of(tables, symbols[at], config.own_steps))
+            block = Block(symbols[at], lengths[at], *asked_at, lambda_path[at], weights)
             yield at, Problem(task, unrolled, costs, limit, own.reward), block
 
 

@@ -43,6 +43,24 @@ class Unrolled:
         return len(self.row) - 1
 
 
+class Weights(NamedTuple):
+    """What K originals are charged for their habits. Each has one of H tables: with own steps free its own, else all
+    have the same one."""
+
+    lambda_policy: np.ndarray  # float64[K]
+    which: np.ndarray  # int64[K], the table of each
+    habit: np.ndarray  # float32[H, N, A], what each action adds to R_policy
+
+    def of(self, whose: Any) -> Weights:
+        """Those of some of the originals."""
+        return Weights(self.lambda_policy[whose], self.which[whose], self.habit)
+
+    def charges(self, rows: Int[np.ndarray, "one_or_K W"]) -> Float[np.ndarray, "K W A"]:
+        """λ_policy times what each action in these rows adds to R_policy; one line of rows is that of all originals."""
+        habit = self.habit[0][rows] if len(self.habit) == 1 else self.habit[self.which[:, None], rows]
+        return self.lambda_policy[:, None, None] * habit
+
+
 def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray, " K"]) -> Unrolled:
     """Layer after layer, from the start.
 
@@ -77,7 +95,7 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         visited.append(nodes[2].astype(int) if kept.size else np.zeros(len(nodes[0]), int))
     edges.append(np.full((len(rows[-1]), tables.num_actions), UNAVAILABLE, np.int32))
 
-    width = limits.size_of(max(map(len, rows)))
+    width = limits.size_of(max(map(len, rows)), finely=True)
     shape = (task.horizon + 1, width)
     unrolled = Unrolled(
         tables=tables,
@@ -152,7 +170,7 @@ def _goals_met(task: Task, goal: Any, states, ended, earned: Earned, own: Earned
 
 def best_to_come(
     unrolled: Unrolled,
-    lambda_policy: Float[np.ndarray, " K"],
+    weights: Weights,
     ending: Float[np.ndarray, "K layers W"],
     within: Bool[np.ndarray, "K layers W"] | None = None,
 ) -> Float[np.ndarray, "K layers targets"]:
@@ -161,34 +179,34 @@ def best_to_come(
     for t in reversed(range(ending.shape[1])):
         here = ending[:, t]
         if t + 1 < ending.shape[1]:
-            onward = _edges(unrolled, lambda_policy, t) + value[:, t + 1][:, unrolled.following[t]]
+            onward = _edges(unrolled, weights, t) + value[:, t + 1][:, unrolled.following[t]]
             here = np.where(unrolled.stops[t], here, onward.max(-1))
         value[:, t, :-1] = here if within is None else np.where(within[:, t], here, -np.inf)
     return value
 
 
-def best_so_far(unrolled: Unrolled, lambda_policy: Float[np.ndarray, " K"]) -> Float[np.ndarray, "K layers W"]:
+def best_so_far(unrolled: Unrolled, weights: Weights) -> Float[np.ndarray, "K layers W"]:
     """The best R_goal + λ_policy·R_policy on the way to each node."""
     num_layers, width = unrolled.row.shape
-    value = np.full((len(lambda_policy), num_layers, width), -np.inf)
+    value = np.full((len(weights.lambda_policy), num_layers, width), -np.inf)
     value[:, 0, 0] = 0.0
     for t in range(num_layers - 1):
         targets = unrolled.following[t].ravel()
         order = np.argsort(targets, kind="stable")
         nodes, first = np.unique(targets[order], return_index=True)
-        arriving = (value[:, t, :, None] + _edges(unrolled, lambda_policy, t)).reshape(len(value), -1)
+        arriving = (value[:, t, :, None] + _edges(unrolled, weights, t)).reshape(len(value), -1)
         best = np.maximum.reduceat(arriving[:, order], first, axis=1)
         value[:, t + 1, nodes[nodes < width]] = best[:, nodes < width]
     return value
 
 
-def _edges(unrolled: Unrolled, lambda_policy: Float[np.ndarray, " K"], t: int) -> Float[np.ndarray, "K W A"]:
+def _edges(unrolled: Unrolled, weights: Weights, t: int) -> Float[np.ndarray, "K W A"]:
     rows = unrolled.row[t]
-    return unrolled.tables.reward[rows] + lambda_policy[:, None, None] * unrolled.tables.habit[rows]
+    return unrolled.tables.reward[rows] + weights.charges(rows[None])
 
 
 def follow(
-    unrolled: Unrolled, lambda_policy: Float[np.ndarray, " K"], to_come: Float[np.ndarray, "K layers targets"]
+    unrolled: Unrolled, weights: Weights, to_come: Float[np.ndarray, "K layers targets"]
 ) -> Int[np.ndarray, "K T"]:
     """The actions that attain to_come[:, 0, 0], PAD after the end; of equally good ones the first."""
     size, horizon = len(to_come), unrolled.horizon
@@ -198,7 +216,7 @@ def follow(
         whose = whose[(to_come[whose, t, node[whose]] > -np.inf) & ~unrolled.stops[t, node[whose]]]
         here = node[whose]
         rows = unrolled.row[t, here]
-        edges = unrolled.tables.reward[rows] + lambda_policy[whose, None] * unrolled.tables.habit[rows]
+        edges = unrolled.tables.reward[rows] + weights.of(whose).charges(rows[:, None])[:, 0]
         onward = edges + to_come[whose[:, None], t + 1, unrolled.following[t, here]]
         action = onward.argmax(-1)
         actions[whose, t] = action

@@ -29,7 +29,7 @@ SEARCH = group("search", "How hard to search.")
 ALGORITHM = group("Algorithm 1", "How Algorithm 1 works: the paper's settings, or better ones.")
 
 KNOBS = {
-    "lambda_path lambda_policy habit distance w_ins w_del w_sub": GOAL,
+    "lambda_path lambda_policy habit own_steps distance w_ins w_del w_sub": GOAL,
     "iterations num_paths num_best updates batch_size memory width depth": SEARCH,
 }
 """Which knobs of `Config` stand in which group; all others are Algorithm 1's."""

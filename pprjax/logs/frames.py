@@ -34,9 +34,9 @@ Advance = Callable[[int, Float[np.ndarray, " G"]], None]
 """Hears how many more paths are done, and which gaps were found, NaN where not known."""
 
 
-LOG_CONFIG = Config(lambda_path=10.0, lambda_policy=0.3)
-"""The settings for logs: mostly few edits come first, and of as many those that the agent would do. Not always: each
-rare step of the original that is kept is charged too, so that more edits may be worth more."""
+LOG_CONFIG = Config(lambda_path=10.0, lambda_policy=0.3, own_steps="free")
+"""The settings for logs: few edits come first, and of as many those that the agent would do. What the path did itself
+costs nothing to keep."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,9 +210,8 @@ def _find_near(
     """The same of paths that are about as long; those that are alike are solved once."""
     paths, lambda_path = answers.originals.paths[mine], float(config.lambda_path)
     symbols, first, whose = np.unique(np.asarray(paths.symbols), axis=0, return_index=True, return_inverse=True)
-    solve = partial(
-        near, weighed, paths[first], bones.begin[symbols[:, 0]], costs=whole_costs(config), calls=search.calls
-    )
+    start, options = bones.begin[symbols[:, 0]], dict(costs=whole_costs(config), own_steps=config.own_steps)
+    solve = partial(near, weighed, paths[first], start, calls=search.calls, **options)
     every = solve(lambda_path=None if search.ladder else lambda_path)
     best = every.at(lambda_path)
     if search.ladder and (best.gap > 0).any():  # all rungs were too many, the best may be not

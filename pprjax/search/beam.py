@@ -184,8 +184,9 @@ def _foremost(
     near = jnp.where(children.smallest < children.smallest.max(-1, keepdims=True), NEAR, 0.0)
     value, *guided = orders
     likely, action = jax.lax.top_k(jnp.where(children.available, value + near, -jnp.inf), count)
+    least = likely.min(1, keepdims=True)  # as a slice it would make XLA sort the whole alphabet
     for order in guided:  # the best of those that are not among them
-        others = children.available & (value + near < likely[:, count - 1 : count])
+        others = children.available & (value + near < least)
         promising, further = jax.lax.top_k(jnp.where(others, order, -jnp.inf), candidates)
         likely, action = jnp.append(likely, promising, axis=1), jnp.append(action, further, axis=1)
     count = action.shape[1]

@@ -25,6 +25,7 @@ from pprjax.config import Config
 from pprjax.constraints import violations
 from pprjax.ladder import Ladder, tolerated
 from pprjax.paths import PAD
+from pprjax.reward import spared
 from pprjax.rollout import Original
 from pprjax.task import Task
 
@@ -97,6 +98,14 @@ class Search:
         place = jnp.where(here.any(1), jnp.argmax(here, axis=1), size)
         kinds = jnp.append(own, STRANGE)
         return jax.vmap(lambda symbol: self.smallest(self.longer(column, symbol)))(kinds)[place]
+
+    def habits(self, state: Any, log_probs: Float[Array, " A"]) -> Float[Array, " A"]:
+        """What each action adds to R_policy, given log P_A of all: nothing where it is free as a step of τ₀."""
+        task, own_steps = self.task, self.config.own_steps
+        habits = task.habits(state, log_probs, self.config.habit)
+        if own_steps == "charged":
+            return habits
+        return spared(habits, self.original.symbols, task.symbol(state), task.next_symbols(state), own_steps)
 
     def value(self, goal: Array, charged: Array) -> Array:
         """v = R_goal + λ_policy·R_policy."""
@@ -205,7 +214,7 @@ def expand(search: Search, nodes: Nodes, *, last: bool = False) -> Children:
 
     def one(node: Nodes):
         carry, log_probs = task.log_probs(node.carry, node.state)
-        charged = node.charged + task.habits(node.state, log_probs, search.config.habit)
+        charged = node.charged + search.habits(node.state, log_probs)
         smallest = jnp.full(task.num_actions, node.smallest)
         if knows_next(search.task):
             smallest = search.smallest_after(node.column, task.env.next_symbols(node.state, task.params))

@@ -92,7 +92,7 @@ def search_points(
         if np.isnan(beam.dropped).any():
             raise ValueError(f"env.promise: expected a number, got NaN for a prefix of an edit of originals[{i}]")
         limit = _limit(search, best, unseen)
-        if np.isfinite(search.goal_bound) and _is_open(best, limit, _unseen(search, best, unseen)):
+        if calls and np.isfinite(search.goal_bound) and _is_open(best, limit, _unseen(search, best, unseen)):
             found = prove(search, best, calls=calls)
             best, unseen = jax.device_get(found.best), [*unseen, *found.unseen]
             limit = _limit(search, best, unseen)

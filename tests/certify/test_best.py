@@ -88,7 +88,7 @@ def test_a_bound_is_attained_by_the_best_path_through_a_node():
 def test_originals_of_one_weight_and_one_goal_share_their_bounds():
     _, _, bound = block_of(two_ways(), [[0, 1, 3], [0, 2], [0]], lambda_policy=np.array([1.0, 2.0, 1.0]))
     assert bound.kind.tolist() == [0, 1, 0]
-    assert bound.lambda_policy.tolist() == [1.0, 2.0]
+    assert bound.weights.lambda_policy.tolist() == [1.0, 2.0]
 
 
 def test_what_meets_no_goal_has_no_bound():

@@ -1,7 +1,9 @@
 """The dynamic programme over edits in a graph: against all paths that there are, within a budget, in any company."""
 
 import dataclasses
+import itertools
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from pprjax.certify.near import merged, near
 UNIT = WholeCosts(1, 1, 1)
 
 
-def world(rng, size, horizon, *, gains=False, cut=False, hub=False):
+def world(rng, size, horizon, *, gains=False, cut=False, hub=False, own_steps="charged"):
     """A random graph of `size` states, the last of which is the goal and the one before it a dead end."""
     there = rng.random((size, size)) < 0.45
     if hub:  # many states, of which most lead back to the first one alone
@@ -26,7 +28,10 @@ def world(rng, size, horizon, *, gains=False, cut=False, hub=False):
         there[4:, 0] = True
     there[-2:] = False
     row, target = np.nonzero(there)
-    habit = rng.normal(0.3, 1, len(row)) if gains else -rng.exponential(1, len(row)) * (rng.random(len(row)) < 0.7)
+    if own_steps == "free":  # some in two ways, which differ
+        row, target = (np.repeat(x, 1 + (row % 3 == 0)) for x in (row, target))
+    pays = gains and own_steps == "charged"
+    habit = rng.normal(0.3, 1, len(row)) if pays else -rng.exponential(1, len(row)) * (rng.random(len(row)) < 0.7)
     return Graph(
         first=np.searchsorted(row, np.arange(size + 1)),
         target=target.astype(np.int32),
@@ -61,11 +66,28 @@ def distance(original, path, costs):
     return int(column[-1])
 
 
-def truth(graph, original, lambda_policy, costs):
+def twice(graph, special):
+    """The same with a memory of whether `special` was visited, after which alone a path may end in the last state."""
+    size, steps = graph.num_rows, len(graph.target)
+    after = graph.target == special
+    return dataclasses.replace(
+        graph,
+        first=np.concatenate([graph.first, graph.first[1:] + steps]),
+        target=np.concatenate([graph.target + size * after, graph.target + size]).astype(np.int32),
+        symbol=np.tile(graph.symbol, 2),
+        ends=np.concatenate([np.zeros(size, bool), graph.ends]),
+        **{name: np.tile(getattr(graph, name), 2) for name in ("reward", "habit", "log_prob", "action", "cut")},
+    )
+
+
+def truth(graph, original, lambda_policy, costs, own_steps="charged"):
     """F(e), the best of all paths of at most e edits."""
     best: dict[int, float] = {}
-    for states, steps in every_path(graph, int(original[0])):
-        value = (graph.reward[steps] + lambda_policy * graph.habit[steps]).sum()
+    own = set(itertools.pairwise(original.tolist())) if own_steps == "free" else ()
+    for rows, steps in every_path(graph, int(original[0])):
+        states = graph.symbol[rows].tolist()
+        charged = [move not in own for move in itertools.pairwise(states)]
+        value = (graph.reward[steps] + lambda_policy * graph.habit[steps] * charged).sum()
         d = distance(original, states, costs)
         best[d] = max(best.get(d, -np.inf), float(value))
     rising, most = [], -np.inf
@@ -110,6 +132,50 @@ def test_the_frontier_and_the_best_path_are_those_of_all_paths_there_are(seed, g
         steps = front.paths.actions[k, : n - 1]
         assert (graph.target[steps] == states[1:n]).all()
         assert front.distance[k] == distance(np.array(paths.to_lists()[front.path[k]]), states[:n], costs)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    gains=st.booleans(),
+    shape=st.sampled_from(["plain", "cut", "hub", "memory"]),
+    costs=st.sampled_from([UNIT, WholeCosts(2, 1, 3)]),
+)
+def test_with_own_steps_free_too(seed, gains, shape, costs):
+    """Among them steps that can be taken in two ways, of which the better paid one is rarer, and rows of one symbol."""
+    rng = np.random.default_rng(seed)
+    size, horizon = (13, 4) if shape == "hub" else (6, 5)
+    graph = world(rng, size, horizon, gains=gains, cut=shape == "cut", hub=shape == "hub", own_steps="free")
+    if shape == "hub" and not gains:
+        graph.habit[graph.target == 0] = 0.0
+    walks = [states for states, _ in every_path(graph, 0) if len(states) > 3]
+    rows = [*originals(rng, size, 4, 7).to_lists(), *walks[:: max(1, len(walks) // 3)][:3]]
+    paths, lambda_path = pprjax.Paths.from_lists(rows), float(rng.choice([0.0, 0.5, 3.0, 10.0]))
+    graph = twice(graph, 2) if shape == "memory" else graph
+    weighed, start = weigh(graph, 0.7), np.asarray(paths.symbols)[:, 0].astype(np.int64)
+    options: dict[str, Any] = dict(costs=costs, own_steps="free")
+    front = near(weighed, paths, start, **options)
+    best, few = (near(weighed, paths, start, lambda_path=lambda_path, calls=n, **options) for n in (None, 20))
+    best, few = best.at(lambda_path), few.at(lambda_path)
+    for b, original in enumerate(rows):
+        rising = truth(graph, np.array(original), 0.7, costs, "free")
+        mine = front.path == b
+        assert front.distance[mine].tolist() == [d for d, _ in rising]
+        np.testing.assert_allclose(front.value[mine], [v for _, v in rising], atol=1e-9)
+        most = max((v + lambda_path / (d + 1) for d, v in rising), default=-np.inf)
+        assert best.reward[b] == pytest.approx(most)
+        assert few.reward[b] <= most + 1e-9 and few.bound[b] >= most - 1e-9
+    assert set(front.method) <= {"exact"}
+    for k in range(len(front)):  # the actions lead along the symbols and earn what is said
+        states, row = front.paths.symbols[k, : front.paths.lengths[k]].tolist(), rows[front.path[k]][0]
+        own, goal, charged = set(itertools.pairwise(rows[front.path[k]])), 0.0, 0.0
+        actions = np.asarray(front.paths.actions)[k, : len(states) - 1]
+        for action, move in zip(actions, itertools.pairwise(states), strict=True):
+            step = graph.first[row] + np.flatnonzero(graph.action[graph.first[row] : graph.first[row + 1]] == action)[0]
+            goal, row = goal + graph.reward[step], int(graph.target[step])
+            charged += 0.0 if move in own else graph.habit[step]
+            assert graph.symbol[row] == move[1]
+        assert (front.scores.goal[k], front.scores.r_policy[k]) == (pytest.approx(goal), pytest.approx(charged))
 
 
 @settings(max_examples=20, deadline=None)

@@ -11,7 +11,7 @@ import pprjax
 from pprjax.certify.limits import TooLargeError
 from pprjax.logs import chunks, jobs
 from pprjax.logs.fit import fit_log
-from pprjax.logs.frames import Search, recourse_frame
+from pprjax.logs.frames import LOG_CONFIG, Search, recourse_frame
 from pprjax.logs.read import read_log
 
 PAGES = 9_000
@@ -45,20 +45,36 @@ def test_a_state_with_thousands_of_successors_makes_nothing_dense_of_the_others(
     assert learned["reason"].str.contains("GiB").all()
 
 
+def test_rare_steps_of_a_path_are_kept_for_nothing(hub):
+    """By default; charged, each page is too rare to be kept, and the best path is another one."""
+    fitted = fit_log(hub, "state=order")
+    few = next(hub.frames()).filter(pl.col("states").list.last() == "leave").sort("path")[:20]
+    found, charged = (
+        recourse_frame(fitted, few, dataclasses.replace(LOG_CONFIG, own_steps=own)) for own in ("free", "charged")
+    )
+    assert recourse_frame(fitted, few).equals(found)
+    assert set(found["edits"]) == {"=======~"}
+    assert set(charged["edits"].str.count_matches("=")) == {1}
+    assert found["gap"].to_list() == charged["gap"].to_list() == [0.0] * len(few)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("goal", "rules", "habit"),
+    ("goal", "rules", "habit", "own_steps"),
     [
-        ("state=garden", (), "regret"),
-        ("visits=cellar, state=garden", ("response(attic, hall)",), "link"),
-        (None, ("absence(den)",), "regret"),
+        ("state=garden", (), "regret", "charged"),
+        ("state=garden", (), "regret", "free"),
+        ("visits=cellar, state=garden", ("response(attic, hall)",), "link", "charged"),
+        ("visits=cellar, state=garden", ("response(attic, hall)",), "regret", "free"),
+        (None, ("absence(den)",), "regret", "charged"),
+        (None, ("absence(den)",), "regret", "free"),
     ],
 )
-def test_the_graph_of_a_log_answers_as_its_world_does(goal, rules, habit):
+def test_the_graph_of_a_log_answers_as_its_world_does(goal, rules, habit, own_steps):
     """Beside the dynamic programme over a table of the world, with what goals and rules remember."""
     log = read_log(WALKS, NAMED)
     fitted = fit_log(log, goal, deterministic=True, rules=rules)
-    config = pprjax.Config(lambda_path=2.0, lambda_policy=0.3, habit=habit)
+    config = pprjax.Config(lambda_path=2.0, lambda_policy=0.3, habit=habit, own_steps=own_steps)
     found = recourse_frame(fitted, pl.concat(list(log.frames())), config).filter(pl.col("status") != "met")
     number = {name: i for i, name in enumerate(fitted.states.tolist())}
     for agent, mine in found.group_by("agent"):

@@ -261,6 +261,23 @@ def test_of_a_large_alphabet_the_children_that_may_be_kept_are_candidates():
     np.testing.assert_allclose(lost, expected)
 
 
+def test_a_large_alphabet_is_not_sorted():
+    """XLA takes the first of a row without sorting it only where nothing else than the first is used."""
+    task = sequences(0, num_symbols=60)
+    original = trace(task, jnp.array([60, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0))
+    best = ladder.empty(task, Wanted(num_distances=L + 1))
+    search = Search(task, original, pprjax.Config())
+
+    def foremost(children):
+        return beam._foremost(search, best, children, (children.charged, -children.charged), 4)
+
+    shape = jax.ShapeDtypeStruct((1, 3, 60), jnp.float32)
+    whole, yes = jax.ShapeDtypeStruct(shape.shape, jnp.int32), jax.ShapeDtypeStruct(shape.shape, jnp.bool_)
+    children = Children((), yes, shape, shape, whole, shape)
+    program = jax.jit(jax.vmap(foremost)).lower(children).compile().as_text()
+    assert "top_k" in program and " sort(" not in program
+
+
 def test_the_symbols_that_the_original_lacks_are_counted_once():
     rng = np.random.default_rng(0)
     task = sequences(0, num_symbols=40)

@@ -48,7 +48,7 @@ def _over_the_weights(lambdas: pl.DataFrame) -> list[Claim]:
 
     def rises(score: str, weight: str, *, paper: bool = True, follows: bool = False) -> Claim:
         means = {w: float(rows[score].to_numpy().mean()) for (w,), rows in lambdas.group_by(weight)}
-        measured = {str(w): round(means[w], 4) for w in sorted(means)}
+        measured = {f"{w:g}": round(means[w], 4) for w in sorted(means)}
         steps = np.diff([means[w] for w in sorted(means)])
         holds = bool((steps >= -0.01 * np.ptp([*means.values()])).all() and steps.sum() > 0)
         return _claim(f"{score} rises with {weight}", holds, measured, paper=paper, follows=follows)

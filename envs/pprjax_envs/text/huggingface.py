@@ -14,6 +14,7 @@ import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -106,13 +107,15 @@ class LanguageModel:
             raise ValueError(f"max_length: expected at least 1{most}, got {max_length}")
         return HuggingFacePolicy(handle=jnp.int32(self._number), num_tokens=self.num_tokens, max_length=max_length)
 
-    @property
+    @cached_property
     def written(self) -> Bool[np.ndarray, " V"]:
-        """Which tokens a sentence may have: not those that mean something to the model alone, as its start does."""
-        numbers = np.arange(self.num_tokens)
-        return (numbers < len(self.tokenizer)) & ~np.isin(
-            numbers, [self.end, self.start, *self.tokenizer.all_special_ids]
-        )
+        """Which tokens a sentence may have: not those that mean something to the model alone, as its start does, and no
+        line breaks."""
+        texts = self.tokenizer.batch_decode([[token] for token in range(len(self.tokenizer))])
+        whole = np.array([not {"\n", "\r"} & set(text) for text in texts])
+        own = np.append(whole, np.zeros(self.num_tokens - len(whole), bool))
+        own[[self.end, self.start, *self.tokenizer.all_special_ids]] = False
+        return own
 
     def tokens_of(self, text: str) -> Int[np.ndarray, " n"]:
         """The tokens of a sentence, without start and end.

@@ -102,6 +102,13 @@ def prefixes(rng, number, longest=ROOM):
     return [[V, *rng.integers(2, 5, rng.integers(0, longest))] for _ in range(number)]
 
 
+def test_a_sentence_is_offered_no_line_breaks(make):
+    broken = make(words=(*WORDS[:-2], "\n", "so\r\n"))
+    offered = {name: LanguageModel(name).written for name in (make(), broken)}
+    assert [int(x.sum()) for x in offered.values()] == [len(WORDS) - 3, len(WORDS) - 5]
+    assert not offered[broken][len(WORDS) - 2 :].any()
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize(("memory", "batch_size"), [(0, 5), (3000, 64), (3000, 3), (2**20, 5), (2**20, 64)])
 def test_answers_do_not_depend_on_what_is_kept_dropped_or_batched(folders, name, memory, batch_size):
