@@ -71,26 +71,30 @@ def recourses(
             best, whose = found.at(lambda_path), {"original": name, "player": player}
             if best is None:
                 raise ValueError(f"{name}: expected a path beyond x = {original.goal_x}, found none for the {player}")
-            ladder = [_scored(env, players[player], rung, plays[name]) for rung in found.rungs]
+            ladder = _scored(env, players[player], found.rungs, plays[name])
             rungs += [whose | rung for rung in ladder]
             chosen = ladder[found.rungs.index(best)]
             rows.append(whose | {"turns": len(turns[name, player]), "reward": worth(best, lambda_path)} | chosen)
     return pl.DataFrame(rows, infer_schema_length=None), pl.DataFrame(rungs, infer_schema_length=None)
 
 
-def _scored(env: MarioEnv, player: NetworkPolicy, rung: Rung, original: Play) -> dict[str, Any]:
-    """A path on a frontier: what it is worth, and what came of it."""
-    play = env.play(rung.actions)
-    scores = score(task(env, player), Paths.from_lists([original.symbols]), play.path)
-    return {
-        "value": rung.value,
-        "s_goal": float(scores.goal[0]),
-        "s_path": float(scores.path[0]),
-        "s_policy": float(scores.policy[0]),
-        "r_policy": float(scores.r_policy[0]),
-        "distance": int(scores.distance[0]),
-        **_outcome(play),
-    }
+def _scored(env: MarioEnv, player: NetworkPolicy, rungs: list[Rung], original: Play) -> list[dict[str, Any]]:
+    """Paths on a frontier: what each is worth, and what came of it."""
+    plays = [env.play(rung.actions) for rung in rungs]
+    paths = Paths.from_lists([play.symbols for play in plays], [play.actions for play in plays])
+    scores = score(task(env, player), Paths.from_lists([original.symbols] * len(rungs)), paths)
+    return [
+        {
+            "value": rung.value,
+            "s_goal": float(scores.goal[i]),
+            "s_path": float(scores.path[i]),
+            "s_policy": float(scores.policy[i]),
+            "r_policy": float(scores.r_policy[i]),
+            "distance": int(scores.distance[i]),
+            **_outcome(play),
+        }
+        for i, (rung, play) in enumerate(zip(rungs, plays, strict=True))
+    ]
 
 
 def _outcome(play: Play) -> dict[str, Any]:
