@@ -233,14 +233,13 @@ def _as_rich(rows: pl.DataFrame) -> Table:
     from rich.table import Table
 
     shown = Table(title="Three games, edited", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("original", "for", "lives", "x", "coins", "steps", "R", "s_goal", "regret", "s_policy", "d"):
+    for name in ("original", "for", "lives", "x", "coins", "steps", "R", "s_goal", "regret", "d"):
         shown.add_column(name, justify="left" if name in ("original", "for", "lives") else "right", no_wrap=True)
     for row in rows.iter_rows(named=True):
         scores = {
             "reward": ".1f",
             "s_goal": ".0f",
             "r_policy": ".1f",
-            "s_policy": ".3f",
             "distance": "d",
         }
         shown.add_row(

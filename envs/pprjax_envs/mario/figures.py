@@ -132,7 +132,7 @@ def level(
     others = iter(["#009e73", "#cc79a7", "#e69f00"])
     for name, (x, y) in paths.items():
         style: dict[str, Any] = STYLES.get(name) or dict(color=next(others), linestyle="-", marker="s")
-        across, down = x + MIDDLE[0], 255 - y + MIDDLE[1]
+        across, down = x + MIDDLE[0], 255 - unwrapped(y) + MIDDLE[1]
         ax.plot(across, down, color="white", linewidth=4.5, alpha=0.8)
         label = f"{name}, dies" if name in died else name
         ax.plot(across, down, linewidth=2.4, label=label, markevery=[len(x) - 1], markersize=9,
@@ -148,6 +148,11 @@ def level(
     ax.set_title(title + ("; a yellow dot: a coin taken" if len(coins) else ""), fontsize=11, pad=8)
     figure.legend(loc="outside lower center", ncols=len(paths), frameon=False, fontsize=10)
     return figure
+
+
+def unwrapped(y: Int[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
+    """Heights that go on below the screen, where the game counts on from 255 downwards."""
+    return y - 256 * np.cumsum(np.diff(y, prepend=y[:1]) > 128)
 
 
 def panorama(emulator: NESEmulator, plays: Sequence[Sequence[int]]) -> UInt8[np.ndarray, "240 W 3"]:

@@ -32,8 +32,8 @@ nowhere."""
 CALLS = 1500
 """Steps that are played anew for one recourse."""
 
-LAMBDA_PATH, LAMBDA_POLICY = 100.0, 0.1
-"""Of the command, under "regret": the paper's λ_path; ten nats of regret cost as much as a pixel of the way."""
+LAMBDA_PATH, LAMBDA_POLICY = 300.0, 0.1
+"""Of the command, under "regret": ten nats of regret cost as much as a pixel of the way."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -502,6 +502,10 @@ def test_the_share_of_a_path_is_counted_by_position():
     np.testing.assert_allclose(share, [2 / 3, 1, np.nan, 0])
 
 
+def test_who_falls_below_the_screen_is_drawn_below_it():
+    np.testing.assert_array_equal(mario_figures.unwrapped(np.array([79, 4, 255, 250])), [79, 4, -1, -6])
+
+
 def test_figures_are_drawn_without_the_game(known, players, tmp_path):
     from pprjax import plotting
 
