@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from pprjax_envs.mario.explorer import ROOT, UNKNOWN
-from pprjax_envs.mario.table import MarioTable, symbol
+from pprjax_envs.mario.table import MarioTable, reached, symbol
 
 
 class Rung(NamedTuple):
@@ -42,10 +42,10 @@ def frontier_of(
         charges: nats of regret that each action costs in each state, of all that the game offers, tried or not.
         original: the symbols of τ₀, which starts where the world does.
     """
-    nodes, reached = world.nodes, np.asarray(world.default_params.reached)
+    nodes, past = world.nodes, reached(world.nodes, world.goal_x)
     weight = nodes.reward.astype(float) - lambda_policy * charges
     symbols = symbol(nodes.x, nodes.y, world.symbols)
-    leads = _leads(nodes.following, reached)
+    leads = _leads(nodes.following, past)
     start = np.arange(len(original) + 1, dtype=np.int16)[None]
     layer = _Layer(np.array([ROOT]), np.zeros(1), _longer(start, symbols[[ROOT]], original))
     back: list[tuple[np.ndarray, np.ndarray]] = []
@@ -60,7 +60,7 @@ def frontier_of(
         kept = _useful(longer)
         back.append((at[kept], action[kept]))
         layer = _Layer(*(x[kept] for x in longer))
-        for i in np.flatnonzero(reached[layer.node]).tolist():
+        for i in np.flatnonzero(past[layer.node]).tolist():
             distance, worth = int(layer.column[i, -1]), float(layer.value[i])
             if worth > best.get(distance, (-np.inf,))[0]:
                 best[distance] = worth, t, i
@@ -72,13 +72,13 @@ def frontier_of(
     return rungs
 
 
-def _leads(following: Int[np.ndarray, "S A"], reached: Bool[np.ndarray, " S"]) -> Bool[np.ndarray, "S A"]:
+def _leads(following: Int[np.ndarray, "S A"], past: Bool[np.ndarray, " S"]) -> Bool[np.ndarray, "S A"]:
     """Which steps the goal can be reached by, through what was explored."""
-    there, can, before = following != UNKNOWN, reached, None
+    there, can, before = following != UNKNOWN, past, None
     while before is None or (can != before).any():
         before = can
-        can = reached | (there & can[following]).any(1)
-    return there & can[following] & ~reached[:, None]
+        can = past | (there & can[following]).any(1)
+    return there & can[following] & ~past[:, None]
 
 
 def _longer(
