@@ -775,6 +775,25 @@ def test_what_steps_are_worth_is_backed_up_from_their_ends(known):
     np.testing.assert_allclose(q, best, rtol=1e-5)
 
 
+@pytest.mark.slow
+def test_every_setting_of_the_training_changes_the_player(known):
+    _, table = known
+    changes = dict(
+        rounds=1, num_paths=3, warm=0, first_width=1, beams=1, width=1, depth=2, updates=200, batch_size=32, gamma=0.5,
+        learning_rate=1e-3, effort=9.0, temperature=9.0, temperatures=(9.0,), slip=0.3, units=32, layers=1,
+    )  # fmt: skip
+    assert set(changes) == {field.name for field in dataclasses.fields(fitted.Training)}
+
+    def probs(**change):
+        policy = mario_agents.train(world(game=lambda: Hopper(6)), "seeker", dataclasses.replace(TRAINING, **change))
+        return np.asarray(policy.table(table).probs)
+
+    usual = probs()
+    np.testing.assert_array_equal(usual, probs())
+    for name, value in changes.items():
+        assert np.abs(probs(**{name: value}) - usual).max() > 1e-4, name
+
+
 def test_the_temperature_is_the_first_at_which_games_survive(known):
     env, _ = known
     policy = mario_agents.train(env, "dodger", TRAINING)
