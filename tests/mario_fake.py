@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 import numpy as np
 from pprjax_envs.mario.emulator import Facts
+from pprjax_envs.mario.fitted import Training
 from pprjax_envs.mario.world import MarioEnv
 
 PIT, FLAG, COINS = 96, 240, (64, 144)
 START = (0, 0, 0, ())
+GOAL_X, STEPS = 200, 14
+TRAINING = Training(rounds=2, num_paths=8, warm=2, first_width=4, updates=300, batch_size=64)
 
 
 class Hopper:
@@ -92,3 +96,28 @@ def explored(**settings) -> MarioEnv:
             env.explorer.step(nodes, np.full(nodes.shape, action))
         nodes = np.arange(known, len(env.explorer))
     return env
+
+
+def small(**settings):
+    return {"game": Hopper, "goal_x": GOAL_X, "max_steps": STEPS} | settings
+
+
+def world(**settings):
+    return MarioEnv(**small(**settings))
+
+
+@functools.cache
+def all_plans():
+    """The different ways to play, up to where they end."""
+    ways, frontier = [], [()]
+    game = Hopper()
+    while frontier:
+        plan = frontier.pop()
+        game.start()
+        for action in plan:
+            game.act(action)
+        if game.facts().done or game.facts().x > GOAL_X:
+            ways.append(plan)
+        else:
+            frontier += [(*plan, 0), (*plan, 1)]
+    return ways

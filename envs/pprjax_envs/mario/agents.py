@@ -1,9 +1,10 @@
-"""Two players of Mario: one who likes coins and one who avoids them, trained by double DQN."""
+"""Two players of Mario: one who likes coins and one who avoids them, trained by search and imitation."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,19 +15,26 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Float, Int
 
-from pprjax.config import Config
 from pprjax.learn.networks import QNetwork
 from pprjax.policy import Carry, TablePolicy, softmax
-from pprjax.rollout import Behaviour, rollout, trace
-from pprjax.task import Task
 from pprjax_envs import weights
-from pprjax_envs.mario.double_dqn import PIXELS, SCALE, Training, check, fit, steps_of
-from pprjax_envs.mario.explorer import ROOT, Nodes
-from pprjax_envs.mario.table import MarioTable
-from pprjax_envs.mario.world import MarioEnv, MarioState, always_right
+from pprjax_envs.mario.explorer import ROOT, UNKNOWN, Explorer, Nodes, Step
+from pprjax_envs.mario.fitted import PIXELS, SCALE, Training, backed_up, check, fit, labels, taken_mask
+from pprjax_envs.mario.play import Games, beams, failures, games, look
+from pprjax_envs.mario.table import MarioTable, reached
+from pprjax_envs.mario.world import MarioEnv, MarioState
 
 COIN_REWARDS = {"seeker": 100.0, "dodger": -100.0}
 """What a coin is worth to either player, on top of the game's own reward."""
+
+JUMP = 1
+"""The action that holds A."""
+
+TRIALS, ENOUGH = 20, 18
+"""Games that try a temperature, and how many of them have to get beyond the goal alive."""
+
+BACK = (2, 8, 20)
+"""Steps before a failure from which a player looks for what would have been better."""
 
 
 class PixelNetwork(nn.Module):
@@ -72,21 +80,37 @@ class NetworkPolicy:
         even = -jnp.log(float(self.network.num_actions))
         return jnp.logaddexp(greedy + jnp.log1p(-self.epsilon), even + jnp.log(self.epsilon))
 
+    def charges(self, nodes: Nodes, ids: Int[np.ndarray, " S"]) -> Float[np.ndarray, "S A"]:
+        """How much less likely each action is than the likeliest, in nats: what "regret" charges."""
+        log_probs = np.log(_in_blocks(nodes, ids, lambda seen: _probs(self, seen)))
+        return log_probs.max(1, keepdims=True) - log_probs
+
     def table(self, world: MarioTable) -> TablePolicy:
         """The same policy over the states of the explored part."""
-        blocks = []
-        for low in range(0, world.num_states, _BLOCK):
-            ids = np.minimum(np.arange(low, low + _BLOCK), world.num_states - 1)
-            blocks.append(np.asarray(_probs(self, jnp.asarray(_observed(world.nodes, ids)))))
-        return TablePolicy(jnp.asarray(np.concatenate(blocks)[: world.num_states]))
+        probs = _in_blocks(world.nodes, np.arange(world.num_states), lambda seen: _probs(self, seen))
+        return TablePolicy(jnp.asarray(probs))
 
 
 _BLOCK = 1024  # states whose policy is computed at once
 
 
+def _in_blocks(nodes: Nodes, ids: Int[np.ndarray, " S"], function: Any) -> Float[np.ndarray, "S ..."]:
+    """A function of what is observed in these states, a block at a time, so that one program is compiled."""
+    found = []
+    for low in range(0, len(ids), _BLOCK):
+        block = ids[np.minimum(np.arange(low, low + _BLOCK), len(ids) - 1)]
+        found.append(np.asarray(function(jnp.asarray(_observed(nodes, block)))))
+    return np.concatenate(found)[: len(ids)] if found else np.zeros(0, np.float32)
+
+
 @jax.jit
 def _probs(policy: NetworkPolicy, observations: Float[Array, "S ..."]) -> Float[Array, "S A"]:
     return jnp.exp(jax.vmap(policy.log_probs)(observations))
+
+
+@jax.jit
+def _values(policy: NetworkPolicy, observations: Float[Array, "S ..."]) -> Float[Array, "S A"]:
+    return jax.vmap(policy.values)(observations)
 
 
 def _observed(nodes: Nodes, ids: Int[np.ndarray, " S"]) -> Float[np.ndarray, "S ..."]:
@@ -95,12 +119,13 @@ def _observed(nodes: Nodes, ids: Int[np.ndarray, " S"]) -> Float[np.ndarray, "S 
 
 
 def train(env: MarioEnv, player: str, training: Training | None = None, *, seed: int = 0) -> NetworkPolicy:
-    """A player, trained in the game by double DQN; whatever it finds there the environment remembers.
+    """A player, trained in the game by search and imitation; whatever is found there the environment remembers.
 
-    Each round plays games by the player's own softmax policy, with a falling share of even actions, and then updates Q
-    on steps drawn evenly from all that this player has taken, always walking right among them. The error is the
-    learner's (`td_error`); the next action is the best of those that it tried. What others explored makes it faster
-    and changes nothing.
+    A beam from the start finds a first way. Then each round plays games by the player's own policy, looks by short
+    beams for what would have been better before each failure, and fits Q to all steps that this player has taken
+    (expert iteration: Anthony, Tian and Barber, NeurIPS 2017; in the states that the learner itself comes to: Ross,
+    Gordon and Bagnell, AISTATS 2011). What others explored makes it faster and changes nothing. `sharpened` then
+    chooses the temperature.
 
     Args:
         player: "seeker" or "dodger".
@@ -111,40 +136,133 @@ def train(env: MarioEnv, player: str, training: Training | None = None, *, seed:
         ValueError: there is no such player, or a setting is out of range.
     """
     training = _settings(env, training)
-    coin_reward = _coin_reward(player)
-    policy = untrained(env, training, seed=seed)
-    key_play, key_fit = jax.random.split(jax.random.key(seed))
-    original = always_right(env)
-    path, taken = (
-        jax.tree.map(jnp.asarray, original),
-        _taken(env, np.array(original.actions_to_lists()), original.lengths - 1),
-    )
-    goal_x = int(env.default_params.goal_x)
-    for number, epsilon in enumerate(np.linspace(training.epsilon_start, training.epsilon_end, training.rounds)):
-        key = jax.random.fold_in(key_play, number)
-        played = dataclasses.replace(policy, epsilon=jnp.float32(epsilon))
-        games = _games(Task(env, played), path, key, num=training.num_paths)
-        actions, counts = np.asarray(games.actions), np.asarray(games.num_actions)
+    taste = Taste(_coin_reward(player), training.effort)
+    goal_x, horizon = int(env.default_params.goal_x), int(env.default_params.max_steps_in_episode)
+    policy, key, rng = untrained(env, training, seed=seed), jax.random.key(seed), np.random.default_rng(seed)
+    look_ahead = partial(beams, env.explorer, goal_x=goal_x)
+    free = Taste(taste.coin, 0.0)  # a narrow beam that charged effort would drop the long jumps first
+    learn = partial(_fitted, env, taste=taste, training=training)
+    taken = look_ahead(np.array([ROOT]), taste.of_step, width=training.first_width, steps=horizon)
+    policy = learn(policy, taken, key=jax.random.fold_in(key, training.rounds), trusted=False)
+    for number in range(training.rounds):
+        played = trials(env, policy, rng, training.num_paths, warm=training.warm)
+        roots = _roots(env.explorer, played, goal_x, training.beams, rng)
+        taken |= played.steps() | look_ahead(roots, free.of_step, width=training.width, steps=training.depth)
         env.check()
-        taken |= _taken(env, actions, counts)
-        steps = steps_of(env.explorer.nodes, list(taken), coin_reward, goal_x)
         last = number == training.rounds - 1
-        key = jax.random.fold_in(key_fit, number)
-        params = fit(policy.network, policy.params, steps, training, key, final=last)
-        policy = dataclasses.replace(policy, params=params)
-    return policy
+        policy = learn(policy, taken, key=jax.random.fold_in(key, number), final=last)
+    return sharpened(env, policy, training.temperatures, rng, warm=training.warm)
 
 
-def _taken(
-    env: MarioEnv, actions: Int[np.ndarray, "G T"], counts: Int[np.ndarray, " G"]
-) -> dict[tuple[int, int], None]:
-    """The different steps (node, action) of G games, in the order in which they are first taken."""
-    nodes, taken = np.full(len(actions), ROOT), {}
-    for t, column in enumerate(actions.T):
-        acts = np.where(t < counts, column, -1)
-        taken |= dict.fromkeys((int(n), int(a)) for n, a in zip(nodes, acts, strict=True) if a >= 0)
-        nodes = env.explorer.step(nodes, acts).node
-    return taken
+@dataclasses.dataclass(frozen=True)
+class Taste:
+    """What a player earns beside the game's reward."""
+
+    coin: float  # for each coin
+    effort: float  # that it costs to hold A for a step
+
+    def worth(self, reward: np.ndarray, coins: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Of steps, elementwise."""
+        return reward + self.coin * coins - self.effort * (actions == JUMP)
+
+    def of_step(self, after: Step, actions: Int[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+        """Of steps that these actions made."""
+        return self.worth(after.reward, after.coins, actions)
+
+    def of_nodes(self, nodes: Nodes) -> Float[np.ndarray, "N A"]:
+        """Of every step from every node."""
+        return self.worth(nodes.reward, nodes.coins, np.arange(nodes.reward.shape[1]))
+
+
+def trials(
+    env: MarioEnv, policy: NetworkPolicy, rng: np.random.Generator, num: int = TRIALS, *, warm: int = Training.warm
+) -> Games:
+    """Games by this policy, each after so many even actions, so that no two start alike."""
+
+    def choose(seen: Step, t: int) -> Int[np.ndarray, " B"]:
+        probs = _acting(env, policy, seen)
+        if t < warm:
+            probs = np.full_like(probs, 1 / env.num_actions)
+        return np.minimum((np.cumsum(probs, 1) < rng.random((num, 1))).sum(1), env.num_actions - 1)
+
+    params = env.default_params
+    steps = int(params.max_steps_in_episode)
+    return games(env.explorer, choose, np.full(num, ROOT), goal_x=int(params.goal_x), steps=steps)
+
+
+def favourites(env: MarioEnv, policy: NetworkPolicy) -> Callable[[Step, int], Int[np.ndarray, " B"]]:
+    """A choice for `play.games`: the likeliest action, of equals the first."""
+    return lambda seen, t: _acting(env, policy, seen).argmax(1)
+
+
+def _acting(env: MarioEnv, policy: NetworkPolicy, seen: Step) -> Float[np.ndarray, "B A"]:
+    """P_A in the states that are seen."""
+    pictures = env.explorer.observations(seen.node) if env.view == "pixels" else None
+    observed = seen.features if pictures is None else pictures.astype(np.float32) / 255
+    return np.asarray(_probs(policy, jnp.asarray(observed)))
+
+
+def sharpened(
+    env: MarioEnv,
+    policy: NetworkPolicy,
+    temperatures: tuple[float, ...],
+    rng: np.random.Generator,
+    *,
+    warm: int = Training.warm,
+) -> NetworkPolicy:
+    """The policy at the first of these temperatures at which `ENOUGH` of `TRIALS` games get beyond the goal alive.
+
+    From the highest on, a player is then as free as it can be without dying of it. Where none is enough, the one with
+    the most such games.
+    """
+    best, most = policy, -1
+    for temperature in temperatures:
+        policy = dataclasses.replace(policy, temperature=jnp.float32(temperature))
+        ends = look(env.explorer, trials(env, policy, rng, warm=warm).nodes[-1])
+        there = int(reached(ends, int(env.default_params.goal_x)).sum())
+        if there > most:
+            best, most = policy, there
+        if there >= ENOUGH:
+            break
+    env.check()
+    return best
+
+
+def _roots(explorer: Explorer, played: Games, goal_x: int, num: int, rng: np.random.Generator) -> np.ndarray:
+    """Where the short beams of a round start: three quarters before failures, and the others anywhere in the games."""
+    failed = failures(explorer, played, goal_x, BACK)
+    failed = [failed[i] for i in rng.permutation(len(failed))[: num - num // 4]]
+    seen = list(dict.fromkeys(node for node, _ in played.steps()))
+    others = [seen[i] for i in rng.integers(0, len(seen), num - len(failed))]
+    return np.array(failed + others, np.int64)
+
+
+def _fitted(
+    env: MarioEnv,
+    policy: NetworkPolicy,
+    taken: dict[tuple[int, int], None],
+    *,
+    taste: Taste,
+    training: Training,
+    key: jax.Array,
+    trusted: bool = True,
+    final: bool = False,
+) -> NetworkPolicy:
+    """The policy after updates on all steps taken.
+
+    Args:
+        trusted: where nothing was taken the network says what is to come; else it is nothing.
+    """
+    nodes, goal_x = env.explorer.nodes, int(env.default_params.goal_x)
+    mask, beyond = taken_mask(nodes, taken), np.zeros(len(nodes.x))
+    if trusted:
+        after = dict.fromkeys(int(nodes.following[step]) for step in taken)
+        leaves = np.array([node for node in after if not mask[node].any() and node != UNKNOWN], np.int64)
+        beyond[leaves] = _in_blocks(nodes, leaves, lambda seen: _values(policy, seen).max(1))
+    q = backed_up(nodes, mask, taste.of_nodes(nodes), beyond, goal_x=goal_x, gamma=training.gamma)
+    states = np.array(list(dict.fromkeys(node for node, _ in taken)), np.int64)
+    known = labels(nodes, states[(q[states] > -np.inf).any(1)], q)
+    return dataclasses.replace(policy, params=fit(policy.network, policy.params, known, training, key, final=final))
 
 
 def untrained(env: MarioEnv, training: Training | None = None, *, seed: int = 0) -> NetworkPolicy:
@@ -158,15 +276,15 @@ def untrained(env: MarioEnv, training: Training | None = None, *, seed: int = 0)
             num_states=None,
             num_positions=1,
             num_times=1,
-            width=training.width,
-            depth=training.depth,
+            width=training.units,
+            depth=training.layers,
             alignment_aware=False,
         )
     observation, zero = jnp.zeros(env.observation_space().shape), jnp.int32(0)
     return NetworkPolicy(
         params=network.init(jax.random.key(seed), observation, zero, zero),
         temperature=jnp.float32(training.temperature),
-        epsilon=jnp.float32(0),
+        epsilon=jnp.float32(training.slip),
         env=env,
         network=network,
     )
@@ -189,38 +307,20 @@ def trained(
 
 
 def planner(
-    world: MarioTable, player: str, *, temperature: float = Training.temperature, gamma: float = Training.gamma
+    world: MarioTable, player: str, *, temperature: float = 5.0, gamma: float = 0.9, effort: float = 0.0
 ) -> TablePolicy:
     """The player who knows the explored part by heart: P_A(s, a) ∝ exp(Q(s, a) / temperature), with the exact Q there.
 
-    Q(s, a) = r + coin_reward·coins + γ·max Q(s', ·), without a horizon, on the steps that were explored; where none was
-    all actions are alike.
+    Q(s, a) = r + coin_reward·coins - effort + γ·max Q(s', ·), the effort where the action holds A, without a horizon,
+    on the steps that were explored; where none was all actions are alike.
     """
-    nodes = world.nodes
-    reward = nodes.reward + _coin_reward(player) * nodes.coins
-    tried = nodes.following >= 0
-    q, values, before = reward, np.zeros(world.num_states), None
-    while before is None or np.abs(values - before).max() > 1e-3:
-        before = values
-        q = np.where(tried, reward + gamma * values[nodes.following], -np.inf)
-        values = np.where(tried.any(1), q.max(1), 0.0)
+    nodes, taste = world.nodes, Taste(_coin_reward(player), effort)
+    everything, nothing = nodes.following >= 0, np.zeros(world.num_states)
+    q = backed_up(nodes, everything, taste.of_nodes(nodes), nothing, goal_x=world.goal_x, gamma=gamma)
+    tried = q > -np.inf
     shown = jnp.asarray(np.where(tried, q, 0.0), jnp.float32)
     available = tried | ~tried.any(1, keepdims=True)
     return TablePolicy(softmax(shown, temperature=temperature, available=jnp.asarray(available)))
-
-
-@partial(jax.jit, static_argnames="num")
-def _games(task: Task, path: Any, key: jax.Array, *, num: int) -> Any:
-    """`num` games by the task's policy."""
-    original = trace(task, path.symbols[0], path.lengths[0], key, path.actions[0])
-    lanes = Behaviour(
-        forced=jnp.full((num, task.horizon), -1, jnp.int32),
-        explore=jnp.ones((num, task.horizon), bool),
-        from_policy=jnp.ones(num, bool),
-        uniform=jax.random.uniform(key, (num, task.horizon)),
-    )
-    keys = jax.random.split(key, num)
-    return jax.vmap(lambda lane, k: rollout(task, original, lane, Config(), k))(lanes, keys)
 
 
 def _settings(env: MarioEnv, training: Training | None) -> Training:

@@ -1,4 +1,4 @@
-"""Mario past the enemy that killed him, as a player who likes coins would have, and as one who avoids them."""
+"""Mario past what ended his games, as a player who likes coins would have got, and as one who avoids them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from pprjax.config import Config
-from pprjax_envs.mario.settings import GOAL_X, PLAYERS, SETTINGS, steps_for
+from pprjax_envs.mario.settings import CALLS, LAMBDA_PATH, LAMBDA_POLICY, ORIGINALS, PLAYERS, REACH, steps_for
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,18 +22,20 @@ if TYPE_CHECKING:
     from pprjax_envs.mario.table import Play
     from pprjax_envs.mario.world import MarioEnv
 
+BEYOND = 1200
+"""Pixels: how far a player should get alive."""
+
+FILMED = "pit"
+"""The original of the ladder and of the film."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class World:
-    """How far to play, and what is remembered of the game."""
+    """What is remembered of the game."""
 
-    goal_x: Annotated[int, tyro.conf.arg(name="goal-x")] = GOAL_X
-    """Pixels: a recourse is alive beyond it. 460 is past the first pipe; the flag is at 3161."""
-    max_steps: int | None = None
-    """The largest number of steps, of four frames each; default 14 and one for six pixels."""
     table: Path | None = None
     """An explored.npz to start from."""
-    snapshots: float = 1.0
+    snapshots: float = 0.5
     """GiB that snapshots of the game may take."""
 
     def env(self) -> MarioEnv:
@@ -46,9 +47,8 @@ class World:
             raise ValueError(f"snapshots: expected a number of GiB above 0, got {self.snapshots}")
         from pprjax_envs.mario.world import MarioEnv
 
-        steps = steps_for(self.goal_x) if self.max_steps is None else self.max_steps
         memory = int(self.snapshots * 2**30)
-        return MarioEnv(goal_x=self.goal_x, max_steps=steps, memory=memory, table=self.table)
+        return MarioEnv(goal_x=REACH, max_steps=steps_for(REACH), memory=memory, table=self.table)
 
 
 def main(
@@ -57,58 +57,77 @@ def main(
     seed: int = 0,
     cache: Path | None = None,
     video: Path | None = None,
+    lambda_path: Annotated[float, tyro.conf.arg(name="lambda-path")] = LAMBDA_PATH,
+    lambda_policy: Annotated[float, tyro.conf.arg(name="lambda-policy")] = LAMBDA_POLICY,
+    calls: int = CALLS,
     game: tyro.conf.OmitArgPrefixes[World] = World(),
-    config: tyro.conf.OmitArgPrefixes[Config] = SETTINGS,
 ) -> None:
-    """Edit a game of Mario that always walks right, and dies, for a coin seeker and for a coin dodger.
+    """Edit three games of Mario that ended badly, for a coin seeker and for a coin dodger.
 
-    Trains both players, makes both recourses, prints them and whose habits they have; writes recourse.parquet,
-    summary.json, jumps.png (where each jumps), level.png (the paths over the level) and explored.npz (the part of the
-    game that was explored).
+    Trains both players, makes both recourses of each game, prints them and whose habits they have; writes
+    recourse.parquet, ladders.parquet, summary.json, jumps.png (where each jumps), level-NAME.png (the paths over the
+    level), ladder.png (what each further edit buys) and explored.npz (the part of the game that was explored).
 
     Args:
         out: the folder to write to; made if it is missing.
-        seed: of the players' training and of the recourse.
+        seed: of the players' training.
         cache: the folder where trained players are kept; default $PPRJAX_CACHE, or pprjax in the user's cache folder.
-        video: a GIF of both recourses to write.
-        game: how far to play, and what is remembered.
-        config: every knob of Algorithm 1.
+        video: a GIF to write of the game that ends in the pit, and of both recourses beside it.
+        lambda_path: how much closeness to the original counts: λ_path / (d + 1).
+        lambda_policy: what a nat of regret costs.
+        calls: steps of the game that are played anew for each recourse.
+        game: what is remembered of the game.
     """
     started = time.perf_counter()
+    if calls < 0:
+        raise ValueError(f"calls: expected at least 0, got {calls}")
     env = game.env()
 
     from rich.console import Console
 
+    from pprjax.config import Config, check_config
     from pprjax.io import output_folder, write_json, write_table
     from pprjax.plotting import save
     from pprjax.timing import compile_seconds
     from pprjax_envs.mario import experiment
-    from pprjax_envs.mario.emulator import NESEmulator
+    from pprjax_envs.mario.emulator import Game, NESEmulator
     from pprjax_envs.mario.figures import film
+    from pprjax_envs.mario.settings import MOVES
 
+    check_config(Config(lambda_path=lambda_path, lambda_policy=lambda_policy), 1)
     folder = output_folder(out)
     console = Console()
     with compile_seconds() as compiling:
         players, seconds = train(env, console, seed=seed, cache=cache)
         since = time.perf_counter()
-        rows = experiment.both_players(env, players, config, seed=seed)
-        seconds["recourse and bounds"] = time.perf_counter() - since
-    plays = experiment.plays(env, rows)
+        facts = {
+            name: experiment.player_facts(env, player, seed=seed + 1, beyond=BEYOND) for name, player in players.items()
+        }
+        seconds["trial games"] = time.perf_counter() - since
+        since = time.perf_counter()
+        originals = experiment.played_originals()
+        rows, rungs = experiment.recourses(
+            env, players, ORIGINALS, originals, lambda_path=lambda_path, lambda_policy=lambda_policy, calls=calls
+        )
+        seconds["recourse"] = time.perf_counter() - since
+    plays = experiment.recourse_plays(env, rows, originals)
     habits = experiment.habits(env, players, plays)
-    camera = NESEmulator()
-    figures = draw(env, players, plays, camera)
+    camera = NESEmulator(Game(actions=MOVES))
+    figures = draw(env, players, plays, rungs, camera)
     write_table(rows, folder / "recourse.parquet")
+    write_table(rungs, folder / "ladders.parquet")
     env.save(folder / "explored.npz")
     for name, figure in figures.items():
         save(figure, folder / name)
     if video is not None:
-        film(camera, [plays[player].actions for player in PLAYERS], video)
+        film(camera, [play.actions for play in plays[FILMED].values()], video)
     env.close()
     seconds |= {"total": time.perf_counter() - started, "compile": compiling.seconds}
-    about = {"seconds": seconds, "seed": seed, "config": dataclasses.asdict(config)}
-    write_json({"recourse": rows.to_dicts(), **habits, **counts(env), **about}, folder / "summary.json")
-    show(console, env, config, rows, habits)
-    written = ["recourse.parquet", "summary.json", "explored.npz", *figures]
+    about = {"seconds": seconds, "seed": seed, "lambda_path": lambda_path, "lambda_policy": lambda_policy}
+    summary = {"players": facts, "recourse": rows.to_dicts(), **habits, **counts(env), **about}
+    write_json(summary, folder / "summary.json")
+    show(console, env, rows, summary)
+    written = ["recourse.parquet", "ladders.parquet", "summary.json", "explored.npz", *figures]
     console.print(
         f"{seconds['total']:.0f} s, of which {compiling.seconds:.0f} s compiling; {env.explorer.played:,} new steps "
         f"played. Written to {folder}: {', '.join(written)}{'' if video is None else f'; and {video}'}.",
@@ -132,25 +151,38 @@ def train(
 
 
 def draw(
-    env: MarioEnv, players: dict[str, NetworkPolicy], plays: dict[str, Play], camera: NESEmulator
+    env: MarioEnv,
+    players: dict[str, NetworkPolicy],
+    plays: dict[str, dict[str, Play]],
+    rungs: pl.DataFrame,
+    camera: NESEmulator,
 ) -> dict[str, Figure]:
-    """The figures by their file names: where each jumps, and the paths over the level as this emulator shows it."""
+    """The figures by their file names: where each jumps, the paths over the level as this emulator shows it, and the
+    ladder of one original."""
     import numpy as np
 
     from pprjax_envs.mario import figures
 
     world = env.explored()
     probs = {player: np.asarray(policy.table(world).probs) for player, policy in players.items()}
-    coins = [(int(x), int(y)) for play in plays.values() for x, y in play.coin_places()]
+    every = [play for found in plays.values() for play in found.values()]
+    taken = sorted({int(x) for play in every for x, _ in play.coin_places()})
+    background = figures.panorama(camera, [play.actions for play in every])
+    levels = {
+        f"level-{name}.png": figures.level(
+            {who: (play.x, play.y) for who, play in found.items()},
+            background,
+            coins=[(int(x), int(y)) for play in found.values() for x, y in play.coin_places()],
+            goal_x=ORIGINALS[name].goal_x,
+            died=[who for who, play in found.items() if play.dead],
+            title=f"The original {ORIGINALS[name].title}",
+        )
+        for name, found in plays.items()
+    }
     return {
-        "jumps.png": figures.jumps(figures.strips(world, probs, plays), coins=sorted({x for x, _ in coins})),
-        "level.png": figures.level(
-            {name: (play.x, play.y) for name, play in plays.items()},
-            figures.panorama(camera, [play.actions for play in plays.values()]),
-            coins=coins,
-            goal_x=world.goal_x,
-            died=[name for name, play in plays.items() if play.dead],
-        ),
+        "jumps.png": figures.jumps(figures.strips(world, probs, plays), coins=taken),
+        **levels,
+        "ladder.png": figures.ladder(rungs.filter(original=FILMED)),
     }
 
 
@@ -160,25 +192,38 @@ def counts(env: MarioEnv) -> dict[str, int]:
     return {
         "states": len(env.explorer),
         "played": env.explorer.played,
-        "goal_x": int(params.goal_x),
+        "reach": int(params.goal_x),
         "max_steps": int(params.max_steps_in_episode),
     }
 
 
-def show(console: Console, env: MarioEnv, config: Config, rows: pl.DataFrame, habits: dict[str, Any]) -> None:
-    """Print the recourses, whose habits they have, and what the columns mean."""
+def show(console: Console, env: MarioEnv, rows: pl.DataFrame, summary: dict[str, Any]) -> None:
+    """Print the players, the recourses, whose habits they have, and what the columns mean."""
+    for player, found in summary["players"].items():
+        console.print(
+            f"Coin {player}: {found['alive_beyond']} of {found['games']} games alive beyond x = {found['beyond']}, "
+            f"{found['coins']:.1f} coins a game, entropy of P_A {found['entropy']:.2f} nats (even: 0.69), softmax at "
+            f"{found['temperature']:g}.",
+            soft_wrap=True,
+        )
     console.print(_as_rich(rows))
+    entropies = {
+        f"{original}, for the {player}": values
+        for original, found in summary["path_cross_entropy"].items()
+        for player, values in found.items()
+    }
+    console.print(_by_player("Cross-entropy of each recourse under each player", entropies))
+    kl = {f"coin {player}": values for player, values in summary["policy_kl"].items()}
+    console.print(_by_player("KL divergence of each player's policy from each player's", kl))
+    goals = ", ".join(f"{original.goal_x} ({name})" for name, original in ORIGINALS.items())
     console.print(
-        _by_player("Cross-entropy of each recourse under each player", "recourse for the", habits["path_cross_entropy"])
-    )
-    console.print(_by_player("KL divergence of each player's policy from each player's", "coin", habits["policy_kl"]))
-    console.print(
-        f"The goal: alive beyond x = {int(env.default_params.goal_x)} pixels. R is Eq. 5 at λ_path = "
-        f"{config.lambda_path:g} and λ_policy = {config.lambda_policy:g}: s_goal, which the game pays, + λ_path / "
-        "(d + 1) + λ_policy·Σ h(P_A), a sum over steps. best seen: the largest R of all paths to the goal through the "
-        f"{len(env.explorer):,} states known by now. The cross-entropy of a recourse is the mean of -log P_A of its "
-        "actions: the smaller, the more like that player; under its own player it is -s_policy. The KL divergence is "
-        "that of the row's policy from the column's, over the states that the row's player visits.",
+        f"The goal: alive beyond x = {goals} pixels. R is Eq. 5 at λ_path = {summary['lambda_path']:g} and λ_policy = "
+        f"{summary['lambda_policy']:g}: s_goal, which the game pays, + λ_path / (d + 1) + λ_policy·regret, the nats by "
+        "which actions are less likely than the player's favourites. Of all paths to the goal through "
+        f"the {len(env.explorer):,} states known by now none has a larger R, which is proved; of the rest of the game "
+        "that says nothing. The cross-entropy of a recourse is the mean of -log P_A of its actions: the smaller, the "
+        "more like that player; under its own player it is -s_policy. The KL divergence is that of the row's policy "
+        "from the column's, over the states that the row's player visits.",
         soft_wrap=True,
     )
 
@@ -187,25 +232,31 @@ def _as_rich(rows: pl.DataFrame) -> Table:
     from rich import box
     from rich.table import Table
 
-    shown = Table(title="Always walking right, edited", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("player", "path", "lives", "x", "coins", "steps", "R", "s_goal", "Σ h", "s_policy", "d"):
-        shown.add_column(name, justify="left" if name in ("player", "path", "lives") else "right", no_wrap=True)
+    shown = Table(title="Three games, edited", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("original", "for", "lives", "x", "coins", "steps", "R", "s_goal", "regret", "d"):
+        shown.add_column(name, justify="left" if name in ("original", "for", "lives") else "right", no_wrap=True)
     for row in rows.iter_rows(named=True):
-        scores = {"reward": ".0f", "s_goal": ".0f", "r_policy": ".0f", "s_policy": ".3f", "distance": "d"}
+        scores = {
+            "reward": ".1f",
+            "s_goal": ".0f",
+            "r_policy": ".1f",
+            "distance": "d",
+        }
         shown.add_row(
-            row["player"], row["method"], "yes" if row["survives"] else "no", str(row["x"]), str(row["coins"]),
-            str(len(row["actions"])), *("" if row[k] is None else f"{row[k]:{form}}" for k, form in scores.items()),
+            "" if row["player"] else row["original"], row["player"], "yes" if row["survives"] else "no",
+            str(row["x"]), str(row["coins"]), str(len(row["actions"])),
+            *("" if row[k] is None else f"{row[k]:{form}}" for k, form in scores.items()),
         )  # fmt: skip
     return shown
 
 
-def _by_player(title: str, row_label: str, values: dict[str, dict[str, float]]) -> Table:
+def _by_player(title: str, rows: dict[str, dict[str, float]]) -> Table:
     from rich import box
     from rich.table import Table
 
     shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("", *(f"coin {player}" for player in PLAYERS)):
         shown.add_column(name, justify="right" if name else "left")
-    for player, row in values.items():
-        shown.add_row(f"{row_label} {player}", *(f"{row[other]:.3f}" for other in PLAYERS))
+    for label, row in rows.items():
+        shown.add_row(label, *(f"{row[other]:.3f}" for other in PLAYERS))
     return shown

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 from jaxtyping import Float, Int, UInt8
 from matplotlib import pyplot as plt
 
+from pprjax import plotting
 from pprjax.io import replacing
 from pprjax_envs.mario.emulator import NESEmulator
 from pprjax_envs.mario.table import TILE, MarioTable, Play
@@ -53,19 +55,20 @@ def binned(x, weight, value, width: int) -> Float[np.ndarray, " bins"]:
 
 
 def strips(
-    world: MarioTable, probs: Mapping[str, Float[np.ndarray, "S A"]], plays: Mapping[str, Play]
+    world: MarioTable, probs: Mapping[str, Float[np.ndarray, "S A"]], plays: Mapping[str, Mapping[str, Play]]
 ) -> dict[str, Float[np.ndarray, " bins"]]:
-    """The rows of `jumps`: of each player the probability of a jump, of its recourse the share of jumps that it makes.
+    """The rows of `jumps`: of each player the probability of a jump, of its recourses the share of jumps made.
 
     Args:
         probs: each player's policy over the explored part.
-        plays: what comes of each player's recourse.
+        plays: by original, what comes of each player's recourse.
     """
     rows = {}
     for player, policy in probs.items():
-        play = plays[player]
         rows[f"coin {player}: probability"] = jump_share(world, policy)
-        rows[f"recourse for the {player}: jumps made"] = path_share(play.x[:-1], play.actions)
+        for original, found in plays.items():
+            play = found[player]
+            rows[f"{original}, for the {player}: jumps made"] = path_share(play.x[:-1], play.actions)
     return rows
 
 
@@ -108,6 +111,7 @@ def level(
     coins: Sequence[tuple[int, int]] = (),
     goal_x: int | None = None,
     died: Sequence[str] = (),
+    title: str = "Each path over the level",
 ) -> Figure:
     """Paths over the level, each with a mark where it ends.
 
@@ -117,6 +121,7 @@ def level(
         coins: positions at which a coin was taken, marked.
         goal_x: where a line says that the goal is.
         died: names of the paths that end in death.
+        title: what stands above it.
     """
     longest = max(int(x.max()) for x, _ in paths.values()) + 64
     width = longest if background is None else min(longest, background.shape[1])
@@ -127,7 +132,7 @@ def level(
     others = iter(["#009e73", "#cc79a7", "#e69f00"])
     for name, (x, y) in paths.items():
         style: dict[str, Any] = STYLES.get(name) or dict(color=next(others), linestyle="-", marker="s")
-        across, down = x + MIDDLE[0], 255 - y + MIDDLE[1]
+        across, down = x + MIDDLE[0], 255 - unwrapped(y) + MIDDLE[1]
         ax.plot(across, down, color="white", linewidth=4.5, alpha=0.8)
         label = f"{name}, dies" if name in died else name
         ax.plot(across, down, linewidth=2.4, label=label, markevery=[len(x) - 1], markersize=9,
@@ -140,11 +145,14 @@ def level(
         ax.text(goal_x - 3, 14, f"goal: alive beyond {goal_x}", color="#006b4f", fontsize=9, va="top", ha="right")
     ax.set(xlim=(0, width), ylim=(HEIGHT, 0), aspect="equal", yticks=[], xlabel="pixels from the start of the level")
     ax.spines[:].set_visible(False)
-    ax.set_title(
-        "Each path over the level" + ("; a yellow dot: a coin taken" if len(coins) else ""), fontsize=11, pad=8
-    )
+    ax.set_title(title + ("; a yellow dot: a coin taken" if len(coins) else ""), fontsize=11, pad=8)
     figure.legend(loc="outside lower center", ncols=len(paths), frameon=False, fontsize=10)
     return figure
+
+
+def unwrapped(y: Int[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
+    """Heights that go on below the screen, where the game counts on from 255 downwards."""
+    return y - 256 * np.cumsum(np.diff(y, prepend=y[:1]) > 128)
 
 
 def panorama(emulator: NESEmulator, plays: Sequence[Sequence[int]]) -> UInt8[np.ndarray, "240 W 3"]:
@@ -159,7 +167,7 @@ def panorama(emulator: NESEmulator, plays: Sequence[Sequence[int]]) -> UInt8[np.
 
 
 def film(emulator: NESEmulator, plays: Sequence[Sequence[int]], path: str | os.PathLike, *, every: int = 2) -> None:
-    """A GIF of plays one below the other, whole or not at all; one that is over stands still.
+    """A GIF of plays side by side, whole or not at all; one that is over stands still.
 
     Args:
         every: frames of the game for each picture of the film.
@@ -168,7 +176,16 @@ def film(emulator: NESEmulator, plays: Sequence[Sequence[int]], path: str | os.P
 
     reels = [[screen for screen, _ in emulator.replay(actions)][::every] for actions in plays]
     length = max(map(len, reels))
-    pictures = [np.concatenate([reel[min(i, len(reel) - 1)] for reel in reels]) for i in range(length)]
-    first, *rest = (Image.fromarray(picture).quantize(64) for picture in pictures)
+
+    def picture(i: int) -> Any:
+        return Image.fromarray(np.concatenate([reel[min(i, len(reel) - 1)] for reel in reels], 1)).quantize(64)
+
     with replacing(path) as aside:
-        first.save(aside, format="GIF", save_all=True, append_images=rest, duration=round(every * 1000 / 60), loop=0)
+        rest = (picture(i) for i in range(1, length))
+        duration = round(every * 1000 / 60)
+        picture(0).save(aside, format="GIF", save_all=True, append_images=rest, duration=duration, loop=0)
+
+
+def ladder(rungs: pl.DataFrame) -> Figure:
+    """What every further edit of one original buys, a line for each player: rows of `experiment.recourses`."""
+    return plotting.ladders(rungs, by="player")[0].figure

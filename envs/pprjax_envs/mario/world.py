@@ -186,13 +186,19 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
         """Raise, once and with its own type, what an emulator raised since the last check."""
         self.explorer.check()
 
-    def explored(self, *, coin_reward: float = 0.0) -> MarioTable:
-        """What was explored so far, as a world that needs no emulator."""
+    def explored(self, *, coin_reward: float = 0.0, goal_x: int | None = None) -> MarioTable:
+        """What was explored so far, as a world that needs no emulator.
+
+        Args:
+            coin_reward: as of `MarioParams`.
+            goal_x: pixels; default the world's own. With another the largest number of steps is that of `steps_for`.
+        """
+        own = int(self._params.max_steps_in_episode)
         return MarioTable(
             self.explorer.nodes,
-            goal_x=int(self._params.goal_x),
+            goal_x=int(self._params.goal_x) if goal_x is None else goal_x,
             coin_reward=coin_reward,
-            max_steps=int(self._params.max_steps_in_episode),
+            max_steps=own if goal_x is None else steps_for(goal_x),
             symbols=self.symbols,
         )
 

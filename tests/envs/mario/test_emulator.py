@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 from pprjax_envs import mario
+from pprjax_envs.mario import experiment
 from pprjax_envs.mario import figures as mario_figures
 from pprjax_envs.mario import table as mario_table
 from pprjax_envs.mario.emulator import QUESTION_BLOCKS, NESEmulator, rom_hash
@@ -75,6 +76,16 @@ def test_always_right_dies_at_step_40_with_231_points(env):
     assert play.reward.sum() == 231
     assert mario.always_right(env).to_lists() == [play.symbols]
     assert (np.array(play.symbols) // 32 == play.x // 16).all()
+
+
+def test_originals_end_as_their_titles_say():
+    plays = experiment.played_originals()
+    assert {name: play.dead for name, play in plays.items()} == {"enemy": True, "pipe": False, "pit": True}
+    assert {name: int(play.x.max()) for name, play in plays.items()} == {"enemy": 296, "pipe": 435, "pit": 1138}
+    for name, play in plays.items():  # a recourse gets 100 pixels further, alive
+        assert play.x.max() + 100 <= mario.ORIGINALS[name].goal_x <= play.x.max() + 101
+        assert play.coins.sum() == 0
+    assert plays["pipe"].x[-1] < 335  # turned back
 
 
 def test_coins_and_pipe_are_where_they_should_be(emulator):
@@ -299,7 +310,7 @@ def test_the_level_is_put_together_of_screens_and_filmed(emulator, tmp_path):
     np.testing.assert_array_equal(picture[:, :256], emulator.screen()[0])
     mario_figures.film(emulator, [plan("R×3"), plan("JJ")], tmp_path / "film.gif")
     with Image.open(tmp_path / "film.gif") as film:
-        assert film.size == (256, 480)
+        assert film.size == (512, 240)
         shown = [frame.info["duration"] for frame in ImageSequence.Iterator(film)]
     assert sum(shown) == 7 * 30  # milliseconds: every other of 13 frames; equal ones are joined
 
@@ -335,19 +346,22 @@ def test_the_whole_experiment_holds_what_the_paper_says(tmp_path):
     done = subprocess.run([*arguments, "--video", str(video)], capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "explored.npz", "jumps.png", "level.png", "recourse.parquet", "summary.json",
+        "explored.npz", "jumps.png", "ladder.png", "ladders.parquet", "level-enemy.png", "level-pipe.png",
+        "level-pit.png", "recourse.parquet", "summary.json",
     ]  # fmt: skip
     assert video.read_bytes().startswith(b"GIF8")
-    rows = pl.read_parquet(tmp_path / "out" / "recourse.parquet")
-    for player, coins in (("seeker", 2), ("dodger", 0)):
-        found = rows.row(by_predicate=(pl.col("player") == player) & (pl.col("method") == "PPR"), named=True)
-        best = rows.row(by_predicate=(pl.col("player") == player) & (pl.col("method") == "best seen"), named=True)
-        assert (found["survives"], found["coins"]) == (True, coins)
-        assert found["x"] > 460
-        assert found["reward"] <= best["reward"] + 1e-2
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    for player, row in summary["path_cross_entropy"].items():
-        assert min(row, key=row.get) == player
-    for player, row in summary["policy_kl"].items():
-        assert row.pop(player) == 0 and min(row.values()) > 0
+    for player, facts in summary["players"].items():
+        assert facts["alive_beyond"] > facts["games"] / 2
+        assert facts["entropy"] < 0.35, player  # half of an even one
+    assert summary["players"]["seeker"]["coins"] > summary["players"]["dodger"]["coins"] + 1
+    rows = pl.read_parquet(tmp_path / "out" / "recourse.parquet")
+    for name, original in mario.ORIGINALS.items():
+        for player in mario.PLAYERS:
+            row = rows.row(by_predicate=(pl.col("player") == player) & (pl.col("original") == name), named=True)
+            assert row["survives"] and row["x"] > original.goal_x
+        for player, values in summary["path_cross_entropy"][name].items():
+            assert min(values, key=values.get) == player
+    for player, values in summary["policy_kl"].items():
+        assert values.pop(player) == 0 and min(values.values()) > 0
     print(f"{time.perf_counter() - started:.0f} s")

@@ -1,7 +1,6 @@
 """Mario's world without the emulator: what is remembered of a game, its table, its players, its figures."""
 
 import dataclasses
-import functools
 import itertools
 import subprocess
 import sys
@@ -12,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mario_fake import COINS, FLAG, PIT, Hopper, explored, simulate
+from mario_fake import COINS, FLAG, GOAL_X, PIT, STEPS, TRAINING, Hopper, all_plans, explored, simulate, small, world
 from pprjax_envs import mario
 from pprjax_envs.mario import agents as mario_agents
-from pprjax_envs.mario import double_dqn, experiment
 from pprjax_envs.mario import emulator as mario_emulator
+from pprjax_envs.mario import experiment, fitted
 from pprjax_envs.mario import explorer as mario_explorer
 from pprjax_envs.mario import figures as mario_figures
 from pprjax_envs.mario import table as mario_table
@@ -24,18 +23,9 @@ from pprjax_envs.mario import table as mario_table
 import pprjax
 from pprjax.cli import main
 
-GOAL_X, STEPS = 200, 14
 BOTH_COINS = [0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0]  # and over the pit
 NO_COINS = [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]  # over the pit alone
 plans = st.lists(st.integers(0, 1), max_size=STEPS + 2)
-
-
-def small(**settings):
-    return {"game": Hopper, "goal_x": GOAL_X, "max_steps": STEPS} | settings
-
-
-def world(**settings):
-    return mario.MarioEnv(**small(**settings))
 
 
 @pytest.fixture(scope="module")
@@ -332,23 +322,6 @@ def test_the_bound_is_the_best_of_all_games_there_are(known, players, player):
     assert table.play(best.paths.actions_to_lists()[0]).coins.sum() == (2 if player == "seeker" else 0)
 
 
-@functools.cache
-def all_plans():
-    """The different ways to play, up to where they end."""
-    ways, frontier = [], [()]
-    game = Hopper()
-    while frontier:
-        plan = frontier.pop()
-        game.start()
-        for action in plan:
-            game.act(action)
-        if game.facts().done or game.facts().x > GOAL_X:
-            ways.append(plan)
-        else:
-            frontier += [(*plan, 0), (*plan, 1)]
-    return ways
-
-
 @dataclasses.dataclass(frozen=True)
 class ByNode:
     """A table of P_A over the nodes of a game all of which is known, in the order in which they were found."""
@@ -385,11 +358,10 @@ def test_the_learner_finds_the_bound_through_the_callback(known, players):
 
 def test_players_are_trained_saved_and_read_back(tmp_path):
     env = world()
-    training = mario_agents.Training(rounds=4, num_paths=64, updates=200, batch_size=64, width=64)
     for player, coins in (("seeker", 2), ("dodger", 0)):
-        policy, reloaded = mario_agents.trained(env, player, training, folder=tmp_path)
+        policy, reloaded = mario_agents.trained(env, player, TRAINING, folder=tmp_path)
         assert not reloaded
-        again, reloaded = mario_agents.trained(env, player, training, folder=tmp_path)
+        again, reloaded = mario_agents.trained(env, player, TRAINING, folder=tmp_path)
         assert reloaded
         jax.tree.map(np.testing.assert_array_equal, again, policy)
         table = env.explored()
@@ -415,7 +387,7 @@ def test_the_network_of_pictures_is_the_tutorials():
 
 @pytest.mark.parametrize("view", ["features", pytest.param("pixels", marks=pytest.mark.slow)])
 def test_a_player_does_not_depend_on_what_others_explored(view):
-    training = mario_agents.Training(rounds=2, num_paths=2, updates=20, batch_size=8)
+    training = dataclasses.replace(TRAINING, num_paths=2, beams=2, first_width=2, depth=3, updates=20)
     game = dict(game=lambda: Hopper(6, pictures=view == "pixels"), view=view)
     new, used = world(**game), explored(**small(**game))
     policies = [mario_agents.train(env, "dodger", training) for env in (new, used)]
@@ -425,27 +397,26 @@ def test_a_player_does_not_depend_on_what_others_explored(view):
 
 
 @pytest.mark.slow
-def test_a_player_who_sees_pictures_is_trained_by_the_same_double_dqn():
+def test_a_player_who_sees_pictures_is_fitted_alike():
     env = world(game=lambda: Hopper(6, pictures=True), view="pixels")
-    training = mario_agents.Training(rounds=1, num_paths=8, updates=2, batch_size=16)
+    training = mario_agents.Training(rounds=1, num_paths=4, updates=4, batch_size=16)
     before = mario_agents.untrained(env, training)
     policy = mario_agents.train(env, "seeker", training)
-    table = env.explored()
-    everything = [(int(n), int(a)) for n, a in np.argwhere(env.explorer.nodes.following >= 0)]
-    steps = double_dqn.steps_of(env.explorer.nodes, everything, 100.0, GOAL_X)
-    assert len(env.explorer) == len(env.explorer.nodes.pictures)
-
-    def error(params):
-        at = jnp.arange(min(int(steps.count), 64))
-        tuples = double_dqn._tuples(steps, at)
-        values = jax.vmap(policy.network.apply, (None, 0, 0, 0, 0))(
-            params, tuples.observation_tm1, tuples.position_tm1, tuples.time_tm1, tuples.action_tm1
-        )
-        last = tuples.to_go == 0  # of these the value is the reward
-        return float(jnp.sum(last * jnp.abs(values - double_dqn.SCALE * tuples.reward_t)))
-
-    assert error(policy.params) < error(before.params)
-    probs = np.asarray(policy.table(table).probs)
+    nodes = env.explorer.nodes
+    assert len(env.explorer) == len(nodes.pictures)
+    taste = mario_agents.Taste(100.0, training.effort)
+    nothing = np.zeros(len(nodes.x))
+    q = fitted.backed_up(
+        nodes, nodes.following >= 0, taste.of_nodes(nodes), nothing, goal_x=GOAL_X, gamma=training.gamma
+    )
+    states = np.flatnonzero((q > -np.inf).any(1))
+    known = fitted.labels(nodes, states, q)
+    np.testing.assert_allclose(
+        np.asarray(fitted._observed(known, jnp.arange(5))), nodes.observations(states[:5]) / np.float32(255)
+    )
+    losses = [float(fitted._loss(p.params, p.network, known, jnp.arange(64))) for p in (before, policy)]
+    assert losses[1] < losses[0]
+    probs = np.asarray(policy.table(env.explored()).probs)
     np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-5)
 
 
@@ -454,7 +425,8 @@ def test_a_player_who_sees_pictures_is_trained_by_the_same_double_dqn():
     [
         ("walker", {}, "player: expected one of seeker, dodger, got 'walker'"),
         ("seeker", {"rounds": 0}, "rounds: expected at least 1, got 0"),
-        ("seeker", {"temperature": 0.0}, "temperature: expected a number above 0, got 0.0"),
+        ("seeker", {"temperatures": (1.0, 0.0)}, r"temperatures: expected numbers above 0, got \(1.0, 0.0\)"),
+        ("seeker", {"learning_rate": 0.0}, "learning_rate: expected a number above 0, got 0.0"),
         ("seeker", {"gamma": 1.5}, r"gamma: expected a number in \[0, 1\], got 1.5"),
     ],
 )
@@ -499,6 +471,10 @@ def test_the_share_of_a_path_is_counted_by_position():
     x = np.array([0, 3, 15, 16, 50])
     share = mario_figures.path_share(x, [0, 1, 1, 1, 0])
     np.testing.assert_allclose(share, [2 / 3, 1, np.nan, 0])
+
+
+def test_who_falls_below_the_screen_is_drawn_below_it():
+    np.testing.assert_array_equal(mario_figures.unwrapped(np.array([79, 4, 255, 250])), [79, 4, -1, -6])
 
 
 def test_figures_are_drawn_without_the_game(known, players, tmp_path):
@@ -611,7 +587,7 @@ def test_the_command_explains_its_options(capsys):
     with pytest.raises(SystemExit):
         main(["mario", "--help"])
     shown = capsys.readouterr().out
-    for option in ("--goal-x", "--video", "--table", "--snapshots", "--lambda-path"):
+    for option in ("--video", "--table", "--snapshots", "--lambda-path", "--lambda-policy", "--calls"):
         assert option in shown
 
 
@@ -648,15 +624,15 @@ def test_the_kl_of_policies_is_the_mean_over_all_games(known, players):
 
 def test_the_rows_of_the_strips_say_what_they_are(known, players):
     _, table = known
-    plays = {"seeker": table.play(BOTH_COINS), "dodger": table.play(NO_COINS)}
+    plays = {"pit": {"seeker": table.play(BOTH_COINS), "dodger": table.play(NO_COINS)}}
     probs = {player: np.asarray(policy.probs) for player, policy in players.items()}
     rows = mario_figures.strips(table, probs, plays)
     assert list(rows) == [
-        "coin seeker: probability", "recourse for the seeker: jumps made",
-        "coin dodger: probability", "recourse for the dodger: jumps made",
+        "coin seeker: probability", "pit, for the seeker: jumps made",
+        "coin dodger: probability", "pit, for the dodger: jumps made",
     ]  # fmt: skip
     np.testing.assert_array_equal(rows["coin dodger: probability"], mario_figures.jump_share(table, probs["dodger"]))
-    made = rows["recourse for the seeker: jumps made"]
+    made = rows["pit, for the seeker: jumps made"]
     np.testing.assert_array_equal(np.flatnonzero(made == 1), [i for i, a in enumerate(BOTH_COINS) if a])
 
 
