@@ -14,21 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rows import (
-    ORDER,
-    OWN_TABLES,
-    ROWS,
-    Line,
-    at_least_beam,
-    gib,
-    markdown,
-    number,
-    percent,
-    ratio,
-    seconds,
-    spread,
-    temperature_by_weight,
-)
+from own_tables import ORDER, OWN_TABLES
+from rows import ROWS, at_least_beam, temperature_by_weight
+from written import Line, gib, markdown, number, percent, ratio, seconds, spread
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = 3  # of a benchmark, that are shown together
