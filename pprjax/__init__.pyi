@@ -7,6 +7,7 @@ from .constraints import Constraints as Constraints
 from .edit_distance import euclidean as euclidean
 from .edit_distance import levenshtein as levenshtein
 from .edit_distance import manhattan as manhattan
+from .errors import UserError as UserError
 from .goals import at_least as at_least
 from .goals import improved as improved
 from .goals import reached as reached

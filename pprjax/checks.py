@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from pprjax.errors import UserError
 from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
 from pprjax.task import State, Task
@@ -22,7 +23,7 @@ def check_world(task: Task) -> None:
     if task.start is not None:
         own = jax.eval_shape(lambda: task.env.reset_env(key, task.params)[1])
         if jax.tree.structure(before) != jax.tree.structure(own):
-            raise ValueError(f"start: expected a state of the environment, got {type(task.start).__name__}")
+            raise UserError(f"start: expected a state of the environment, got {type(task.start).__name__}")
     _check_said(task, before)
     check_step(task)
 
@@ -38,7 +39,7 @@ def _check_said(task: Task, state: State) -> None:
         types = jnp.integer if kind is int else jnp.bool_
         if not hasattr(said, "dtype") or not jnp.issubdtype(said.dtype, types) or said.shape != shape:
             got = f"{said.dtype}{list(said.shape)}" if hasattr(said, "dtype") else type(said).__name__
-            raise ValueError(f"{name}: expected {kind.__name__}{list(shape)}, got {got}")
+            raise UserError(f"{name}: expected {kind.__name__}{list(shape)}, got {got}")
 
 
 def check_step(task: Task) -> None:
@@ -50,10 +51,10 @@ def check_step(task: Task) -> None:
     after = jax.eval_shape(lambda: task.step(key, task.reset(key), jnp.int32(0))[0])
     first, then = (jax.tree_util.tree_flatten_with_path(state)[0] for state in (before, after))
     if [path for path, _ in first] != [path for path, _ in then]:
-        raise ValueError("task.env: expected step_env to return a state with the fields of the one it is given")
+        raise UserError("task.env: expected step_env to return a state with the fields of the one it is given")
     for (path, old), (_, new) in zip(first, then, strict=True):
         if (old.shape, old.dtype) != (new.shape, new.dtype):
-            raise ValueError(
+            raise UserError(
                 f"task.env: expected step_env to keep the type of state{jax.tree_util.keystr(path)}, "
                 f"{old.dtype}{list(old.shape)}, got {new.dtype}{list(new.shape)}"
             )
@@ -68,12 +69,10 @@ def check_agent(task: Task) -> None:
         raise TypeError(f"policy: expected a pytree, got {type(policy).__name__}; make it a flax.struct.dataclass")
     shape = jax.eval_shape(_first_log_probs, task).shape
     if shape != (task.num_actions,):
-        raise ValueError(
-            f"policy.step: expected {task.num_actions} log-probabilities, one an action, got shape {shape}"
-        )
+        raise UserError(f"policy.step: expected {task.num_actions} log-probabilities, one an action, got shape {shape}")
     total = float(jax.nn.logsumexp(_first_log_probs(task)))
     if not total <= MOST_LOG_PROB:
-        raise ValueError(
+        raise UserError(
             "policy.step: expected log-probabilities, whose exponentials sum to 1 at most, got a sum of "
             f"{np.exp(total):.4g} in the first state; jax.nn.log_softmax makes them of any numbers"
         )
@@ -95,8 +94,8 @@ def check_starts(task: Task, originals: Paths) -> None:
     """Raise a ValueError that names the first original which does not start where the world does."""
     start = int(task.symbol(task.reset(jax.random.key(0))))
     if start < 0:
-        raise ValueError(f"symbol: expected an integer in [0, 2147483647], got {start} in the first state")
+        raise UserError(f"symbol: expected an integer in [0, 2147483647], got {start} in the first state")
     firsts = np.asarray(originals.symbols)[:, 0]
     wrong = np.flatnonzero(firsts != start)
     if wrong.size:
-        raise ValueError(f"originals[{wrong[0]}]: expected the world's start, symbol {start}, got {firsts[wrong[0]]}")
+        raise UserError(f"originals[{wrong[0]}]: expected the world's start, symbol {start}, got {firsts[wrong[0]]}")

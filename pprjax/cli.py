@@ -11,17 +11,23 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
+import traceback
 from importlib.metadata import EntryPoint
 
+from pprjax.errors import UserError
+
 GROUP = "pprjax.commands"
+
+FAULT = 70
+"""The exit status of a fault of ours, as sysexits.h has it."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        The exit status: 0; 1 where nobody reads on, as in `pprjax … | head`; 2 for a mistake of the user's; 130 when
-        interrupted.
+        The exit status: 0; 1 where nobody reads on, as in `pprjax … | head`; 2 for a mistake of the user's; 70 for a
+        fault of ours; 130 when interrupted.
     """
     try:
         try:
@@ -58,7 +64,7 @@ def _run(command: EntryPoint, argv: list[str]) -> int:
         tyro.cli(command.load(), args=argv, prog=f"pprjax {command.name}", config=options, registry=registry())
     except BrokenPipeError:
         raise
-    except (ValueError, OSError) as error:
+    except (UserError, OSError) as error:
         print(f"pprjax {command.name}: {error}", file=sys.stderr)
         return 2
     except MemoryError as error:
@@ -67,6 +73,13 @@ def _run(command: EntryPoint, argv: list[str]) -> int:
     except KeyboardInterrupt:
         print(f"pprjax {command.name}: interrupted; no half-written file was left behind", file=sys.stderr)
         return 130
+    except Exception:
+        traceback.print_exc()
+        print(
+            f"pprjax {command.name}: this is a fault of pprjax and not of yours; with the lines above it can be mended",
+            file=sys.stderr,
+        )
+        return FAULT
     return 0
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from flax import struct
 
 from pprjax.edit_distance import Costs, EditCosts, Norm
+from pprjax.errors import UserError
 from pprjax.reward import Habit, OwnSteps
 
 
@@ -125,33 +126,31 @@ def check_config(config: Config, num_originals: int) -> None:
     for name in ("lambda_path", "lambda_policy"):
         value = np.asarray(getattr(config, name), float)
         if value.shape not in ((), (num_originals,)):
-            raise ValueError(
-                f"{name}: expected one number or {num_originals}, one an original, got shape {value.shape}"
-            )
+            raise UserError(f"{name}: expected one number or {num_originals}, one an original, got shape {value.shape}")
         bad = value[~((value >= 0) & np.isfinite(value))]
         if bad.size:
-            raise ValueError(f"{name}: expected a finite number of at least 0, got {bad.flat[0]}")
+            raise UserError(f"{name}: expected a finite number of at least 0, got {bad.flat[0]}")
     for name in ("gamma", "epsilon_start", "epsilon_end"):
         if not 0 <= getattr(config, name) <= 1:
-            raise ValueError(f"{name}: expected a number in [0, 1], got {getattr(config, name)}")
+            raise UserError(f"{name}: expected a number in [0, 1], got {getattr(config, name)}")
     for name, low in {"learning_rate": 0, "c_e": 0}.items():
         value = getattr(config, name)
         if not (value >= low and np.isfinite(value)):
-            raise ValueError(f"{name}: expected a finite number of at least {low}, got {value}")
+            raise UserError(f"{name}: expected a finite number of at least {low}, got {value}")
     for name in ("iterations", "num_paths", "num_best", "target_period", "updates", "batch_size", "memory", "width"):
         if getattr(config, name) < 1:
-            raise ValueError(f"{name}: expected at least 1, got {getattr(config, name)}")
+            raise UserError(f"{name}: expected at least 1, got {getattr(config, name)}")
     if config.depth < 0:
-        raise ValueError(f"depth: expected at least 0, got {config.depth}")
+        raise UserError(f"depth: expected at least 0, got {config.depth}")
     if config.num_best > config.num_paths:
-        raise ValueError(f"num_best: expected k ≤ b = {config.num_paths}, got {config.num_best}")
+        raise UserError(f"num_best: expected k ≤ b = {config.num_paths}, got {config.num_best}")
     if config.edited_lanes and not config.mixed_lanes:
-        raise ValueError("edited_lanes: expected mixed_lanes with it, some of which they replace")
+        raise UserError("edited_lanes: expected mixed_lanes with it, some of which they replace")
     if config.mixed_replay and config.batch_size < 2:
-        raise ValueError(f"batch_size: expected at least 2 with mixed_replay, got {config.batch_size}")
+        raise UserError(f"batch_size: expected at least 2 with mixed_replay, got {config.batch_size}")
     for name, choices in CHOICES.items():
         if getattr(config, name) not in choices:
-            raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {getattr(config, name)!r}")
+            raise UserError(f"{name}: expected one of {', '.join(choices)}, got {getattr(config, name)!r}")
     check_own_steps(config)
     EditCosts(config.w_ins, config.w_del, config.w_sub).check()
 
@@ -159,7 +158,7 @@ def check_config(config: Config, num_originals: int) -> None:
 def check_own_steps(config: Config) -> None:
     """Raise a ValueError where own steps are to be free of a habit that pays."""
     if config.own_steps == "free" and config.habit == "link":
-        raise ValueError(
+        raise UserError(
             'own_steps: "free" takes away what steps of the original cost, but habit "link" pays for steps; expected '
             'own_steps "charged", or habit "regret"'
         )

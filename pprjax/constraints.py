@@ -13,6 +13,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Int, Num
 
 from pprjax import declare
+from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
 
 
@@ -59,9 +60,9 @@ class Constraints:
         _convert(self, "keep", _steps)
         distance, length = self.max_distance, self.max_length
         if isinstance(distance, str | bool) or (isinstance(distance, int | float) and not distance >= 0):
-            raise ValueError(f"max_distance: expected a number of at least 0, got {distance!r}")
+            raise UserError(f"max_distance: expected a number of at least 0, got {distance!r}")
         if length is not None and length < 2:
-            raise ValueError(f"max_length: expected at least 2, the start and one more symbol, got {length}")
+            raise UserError(f"max_length: expected at least 2, the start and one more symbol, got {length}")
         object.__setattr__(self, "rules", _rules(self.rules))
 
     def forbids(self, symbol: Int[Array, "*b"]) -> Bool[Array, "*b"]:
@@ -94,13 +95,13 @@ def kept_symbols(constraints: Constraints | None, originals: Paths) -> Int[np.nd
         return None
     size, keep = len(originals), np.asarray(constraints.keep)
     if keep.ndim == 2 and len(keep) != size:
-        raise ValueError(f"keep: expected one list for each of {size} originals, got {len(keep)}")
+        raise UserError(f"keep: expected one list for each of {size} originals, got {len(keep)}")
     keep = np.broadcast_to(keep, (size, keep.shape[-1]))
     lengths = np.asarray(originals.lengths)
     bad = np.argwhere(keep >= lengths[:, None])
     if bad.size:
         i, k = bad[0]
-        raise ValueError(f"keep: originals[{i}] has {lengths[i]} symbols, so no step {keep[i, k]}")
+        raise UserError(f"keep: originals[{i}] has {lengths[i]} symbols, so no step {keep[i, k]}")
     symbols = np.take_along_axis(np.asarray(originals.symbols), np.maximum(keep, 0), axis=1)
     return np.where(keep == PAD, PAD, symbols).astype(np.int32)
 
@@ -170,11 +171,11 @@ def _integers(name: str, value: Sequence | np.ndarray, width: int | None) -> Int
     array = np.asarray(value)
     if array.dtype.kind not in "iu" or array.ndim != (1 if width is None else 2):
         what = "a list of integers" if width is None else "a list of pairs of integers"
-        raise ValueError(f"{name}: expected {what}, got {value!r}")
+        raise UserError(f"{name}: expected {what}, got {value!r}")
     if width is not None and array.shape[1] != width:
-        raise ValueError(f"{name}: expected pairs, got rows of {array.shape[1]}")
+        raise UserError(f"{name}: expected pairs, got rows of {array.shape[1]}")
     if array.min() < 0:
-        raise ValueError(f"{name}: expected integers of at least 0, got {array.min()}")
+        raise UserError(f"{name}: expected integers of at least 0, got {array.min()}")
     return array.astype(np.int32)
 
 

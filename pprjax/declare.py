@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from pprjax.automaton import Automaton, kinds
+from pprjax.errors import UserError
 from pprjax.paths import PAD
 
 MAX_STATES = 1000
@@ -58,23 +59,23 @@ class Rule:
 
     def __post_init__(self):
         if self.name not in ONE + TWO:
-            raise ValueError(f"rule: expected one of {', '.join(ONE + TWO)}, got {self.name!r}")
+            raise UserError(f"rule: expected one of {', '.join(ONE + TWO)}, got {self.name!r}")
         try:
             object.__setattr__(self, "symbols", tuple(index(symbol) for symbol in self.symbols))
             object.__setattr__(self, "count", index(self.count))
         except TypeError:
-            raise ValueError(f"{self}: expected integers, got {(*self.symbols, self.count)}") from None
+            raise UserError(f"{self}: expected integers, got {(*self.symbols, self.count)}") from None
         wanted = 1 if self.name in ONE else 2
         if len(self.symbols) != wanted or len(set(self.symbols)) != wanted:
             what = "1 symbol" if wanted == 1 else "2 symbols that differ"
-            raise ValueError(f"{self}: expected {what}, got {', '.join(map(str, self.symbols)) or 'none'}")
+            raise UserError(f"{self}: expected {what}, got {', '.join(map(str, self.symbols)) or 'none'}")
         if min(self.symbols) < 0:
-            raise ValueError(f"{self}: expected symbols of at least 0, got {min(self.symbols)}")
+            raise UserError(f"{self}: expected symbols of at least 0, got {min(self.symbols)}")
         if not 1 <= self.count <= (MAX_STATES if self.name in COUNTED else 1):
             limit = f"in [1, {MAX_STATES}]" if self.name in COUNTED else "1, since this template does not count"
-            raise ValueError(f"{self}: expected a count {limit}, got {self.count}")
+            raise UserError(f"{self}: expected a count {limit}, got {self.count}")
         if self.name in ONE and not self.vacuous:
-            raise ValueError(f"{self}: only a template of two symbols may be vacuous")
+            raise UserError(f"{self}: only a template of two symbols may be vacuous")
 
     def __str__(self) -> str:
         return self.named(self.symbols)
@@ -190,7 +191,7 @@ def automaton(rule: Rule) -> Automaton:
     )
 
 
-class ContradictionError(ValueError):
+class ContradictionError(UserError):
     """No path at all keeps these rules, of which each one has its part in that."""
 
     def __init__(self, rules: Sequence[Rule]):
@@ -210,7 +211,7 @@ def product(rules: tuple[Rule, ...]) -> Automaton:
     for i, rule in enumerate(rules[1:], start=2):
         all_of = all_of & automaton(rule)
         if all_of.num_states > MAX_STATES:
-            raise ValueError(
+            raise UserError(
                 f"rules: the automaton of the first {i} of {len(rules)} rules has {all_of.num_states} states; "
                 f"expected at most {MAX_STATES}"
             )

@@ -29,6 +29,7 @@ from jaxtyping import Array, Bool, Float, Int, Num, UInt32
 
 from pprjax import bit_words
 from pprjax.bit_words import STEPS, SYMBOL_RANGE, TOP, WORD_BITS, append_word, match_word
+from pprjax.errors import UserError
 from pprjax.paths import PAD
 
 BULK = 4096  # paths from which on the seconds that `bit_words.bulk` takes to compile pay
@@ -49,7 +50,7 @@ class EditCosts(NamedTuple):
         """These costs, or a ValueError that names the one that is not a finite number above 0."""
         for name, cost in zip(("w_ins", "w_del", "w_sub"), self, strict=True):
             if not (np.isfinite(cost) and cost > 0):
-                raise ValueError(f"{name}: expected a finite cost above 0, got {cost}")
+                raise UserError(f"{name}: expected a finite cost above 0, got {cost}")
         return self
 
 
@@ -214,9 +215,9 @@ def levenshtein(
     original = _integers("original", original)
     paths = paths if isinstance(paths, jax.Array) and paths.dtype == jnp.uint8 else _integers("paths", paths)
     if original.ndim != 1:
-        raise ValueError(f"original: expected one sequence, int[n], got shape {original.shape}")
+        raise UserError(f"original: expected one sequence, int[n], got shape {original.shape}")
     if paths.ndim == 0:
-        raise ValueError("paths: expected int[..., T], got a single number")
+        raise UserError("paths: expected int[..., T], got a single number")
     lengths = None if lengths is None else _lengths("lengths", lengths, paths.shape)
     if original_length is not None:
         original_length = _lengths("original_length", original_length, original.shape)
@@ -247,7 +248,7 @@ def euclidean(
 
 def _difference(original, paths) -> Float[Array, "*batch n"]:
     if np.ndim(original) != 1 or np.ndim(paths) < 1 or np.shape(paths)[-1] != np.shape(original)[0]:
-        raise ValueError(
+        raise UserError(
             f"paths: expected sequences as long as the original, [..., n] for [n], "
             f"got {np.shape(paths)} for {np.shape(original)}; `levenshtein` compares unequal lengths"
         )
@@ -268,7 +269,7 @@ def _integers(name: str, values) -> Array | np.ndarray:
     if isinstance(values, np.ndarray) and not np.can_cast(values.dtype, np.int32):
         low, high = int(values.min()), int(values.max())
         if low < PAD or high > np.iinfo(np.int32).max:
-            raise ValueError(f"{name}: expected integers in [0, 2147483647] or PAD ({PAD}), got {low} to {high}")
+            raise UserError(f"{name}: expected integers in [0, 2147483647] or PAD ({PAD}), got {low} to {high}")
     return values if values.dtype == np.int32 else values.astype(np.int32)
 
 
@@ -277,13 +278,13 @@ def _lengths(name: str, lengths, shape: tuple[int, ...]) -> Array | np.ndarray:
     *batch, room = shape
     lengths = _integers(name, lengths)
     if lengths.shape != tuple(batch):
-        raise ValueError(f"{name}: expected one for each sequence, shape {tuple(batch)}, got shape {lengths.shape}")
+        raise UserError(f"{name}: expected one for each sequence, shape {tuple(batch)}, got shape {lengths.shape}")
     if (
         isinstance(lengths, np.ndarray | np.integer)
         and lengths.size
         and not 0 <= lengths.min() <= lengths.max() <= room
     ):
-        raise ValueError(f"{name}: expected lengths in [0, {room}], got {lengths.min()} to {lengths.max()}")
+        raise UserError(f"{name}: expected lengths in [0, {room}], got {lengths.min()} to {lengths.max()}")
     return lengths
 
 

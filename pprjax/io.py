@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from pprjax.errors import UserError
+
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
@@ -57,7 +59,7 @@ def write_table(frame: pl.DataFrame, path: str | os.PathLike) -> None:
     """
     write = {".parquet": frame.write_parquet, ".csv": frame.write_csv}.get(Path(path).suffix)
     if write is None:
-        raise ValueError(f"path: expected a name that ends in .parquet or .csv, got {path}")
+        raise UserError(f"path: expected a name that ends in .parquet or .csv, got {path}")
     with replacing(path) as aside:
         write(aside)
 

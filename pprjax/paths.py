@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from flax import struct
 
+from pprjax.errors import UserError
+
 PAD = -1
 """Fills symbols and actions after the end of a path. No symbol is negative."""
 
@@ -41,21 +43,21 @@ class Paths:
         """
         rows = [np.asarray(row) for row in symbols]
         if not rows:
-            raise ValueError("symbols: expected at least one path, got none")
+            raise UserError("symbols: expected at least one path, got none")
         for i, row in enumerate(rows):
             _check_row(f"symbols[{i}]", row)
             if row.size == 0:
-                raise ValueError(f"symbols[{i}]: a path needs at least its start, got an empty path")
+                raise UserError(f"symbols[{i}]: a path needs at least its start, got an empty path")
         lengths = np.array([len(row) for row in rows], np.int32)
         padded_actions = None
         if actions is not None:
             action_rows = [np.asarray(row) for row in actions]
             if len(action_rows) != len(rows):
-                raise ValueError(f"actions: expected one row for each of {len(rows)} paths, got {len(action_rows)}")
+                raise UserError(f"actions: expected one row for each of {len(rows)} paths, got {len(action_rows)}")
             for i, row in enumerate(action_rows):
                 _check_row(f"actions[{i}]", row)
                 if len(row) != lengths[i] - 1:
-                    raise ValueError(f"actions[{i}]: expected {lengths[i] - 1}, one fewer than symbols, got {len(row)}")
+                    raise UserError(f"actions[{i}]: expected {lengths[i] - 1}, one fewer than symbols, got {len(row)}")
             padded_actions = _pad(action_rows, max(int(lengths.max()) - 1, 0))
         return cls(symbols=_pad(rows, int(lengths.max())), lengths=lengths, actions=padded_actions)
 
@@ -70,7 +72,7 @@ class Paths:
             ValueError: these paths have no actions.
         """
         if self.actions is None:
-            raise ValueError("actions: these paths have none")
+            raise UserError("actions: these paths have none")
         rows = zip(np.asarray(self.actions), np.asarray(self.lengths), strict=True)
         return [row[: n - 1].tolist() for row, n in rows]
 
@@ -94,19 +96,19 @@ class Paths:
         """The same paths in an array of `length` ≥ max(lengths) symbols."""
         longest = int(np.max(self.lengths, initial=0))
         if length < longest:
-            raise ValueError(f"length: expected at least {longest}, the longest path, got {length}")
+            raise UserError(f"length: expected at least {longest}, the longest path, got {length}")
         actions = None if self.actions is None else _resize(np.asarray(self.actions), length - 1)
         return Paths(_resize(np.asarray(self.symbols), length), np.asarray(self.lengths), actions)
 
 
 def _check_row(name: str, row: np.ndarray) -> None:
     if row.ndim != 1:
-        raise ValueError(f"{name}: expected a list of integers, got an array of shape {row.shape}")
+        raise UserError(f"{name}: expected a list of integers, got an array of shape {row.shape}")
     if row.size and row.dtype.kind not in "iu":
-        raise ValueError(f"{name}: expected integers, got {row.dtype}")
+        raise UserError(f"{name}: expected integers, got {row.dtype}")
     bad = np.flatnonzero((row < 0) | (row > np.iinfo(np.int32).max))
     if bad.size:
-        raise ValueError(f"{name}[{bad[0]}]: expected an integer in [0, 2147483647], got {row[bad[0]]}")
+        raise UserError(f"{name}[{bad[0]}]: expected an integer in [0, 2147483647], got {row[bad[0]]}")
 
 
 def _pad(rows: list[np.ndarray], width: int) -> np.ndarray:

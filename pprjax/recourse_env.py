@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from pprjax import edit_distance
 from pprjax.checks import check_task
 from pprjax.config import Config, check_config
+from pprjax.errors import UserError
 from pprjax.paths import Paths
 from pprjax.reward import similarity, spared
 from pprjax.rollout import Original, trace
@@ -60,9 +61,9 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
 
     def __init__(self, task: Task, original: Paths, config: Config = Config(), *, penalty: float | None = None):
         if len(original) != 1:
-            raise ValueError(f"original: expected one path, got {len(original)}")
+            raise UserError(f"original: expected one path, got {len(original)}")
         if task.constraints is not None:
-            raise ValueError("task.constraints: expected none, for a learner of another kind does not keep them")
+            raise UserError("task.constraints: expected none, for a learner of another kind does not keep them")
         check_config(config, 1)
         check_task(task, original)
         actions = None if original.actions is None else original.actions[0]

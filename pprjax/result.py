@@ -12,6 +12,7 @@ from flax import struct
 from jaxtyping import Float, Int
 
 from pprjax import metrics
+from pprjax.errors import UserError
 from pprjax.io import write_table
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
@@ -88,7 +89,7 @@ class Recourse:
             ValueError: nothing was trained.
         """
         if not self.curve.shape[1]:
-            raise ValueError('plot: expected recourses of method "learn", whose training curves these are')
+            raise UserError('plot: expected recourses of method "learn", whose training curves these are')
         from pprjax import plotting  # takes a second to import
 
         return plotting.curves(self.curve, ax=ax)
@@ -136,7 +137,7 @@ class Frontier:
         size = len(self.originals)
         weights = np.asarray(lambda_path, float)
         if weights.shape not in ((), (size,)) or not (np.isfinite(weights) & (weights >= 0)).all():
-            raise ValueError(
+            raise UserError(
                 f"lambda_path: expected a number of at least 0, or one for each of {size}, got {lambda_path}"
             )
         weights = np.broadcast_to(weights, size)

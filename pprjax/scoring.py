@@ -11,6 +11,7 @@ import numpy as np
 from pprjax import constraints, edit_distance
 from pprjax.config import Config, check_own_steps
 from pprjax.edit_distance import Costs, Norm
+from pprjax.errors import UserError
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.reward import Habit, OwnSteps, similarity, spared
@@ -34,11 +35,11 @@ def score(task: Task, originals: Paths, paths: Paths, config: Config = Config())
     """
     check_own_steps(config)
     if len(paths) != len(originals):
-        raise ValueError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
+        raise UserError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
     other = np.flatnonzero(np.asarray(paths.lengths) != np.asarray(originals.lengths))
     if isinstance(config.costs, Norm) and other.size:
         i = other[0]
-        raise ValueError(
+        raise UserError(
             f"paths[{i}]: distance {config.distance!r} compares paths of one length, expected "
             f"{originals.lengths[i]} symbols, got {paths.lengths[i]}"
         )
@@ -51,7 +52,7 @@ def score(task: Task, originals: Paths, paths: Paths, config: Config = Config())
     followed, goal, habits, log_prob, distance, violations = map(np.asarray, scored)
     lost = np.flatnonzero(~followed)
     if lost.size:
-        raise ValueError(f"paths[{lost[0]}]: the world can't follow it from its start")
+        raise UserError(f"paths[{lost[0]}]: the world can't follow it from its start")
     num_actions = np.maximum(np.asarray(paths.lengths) - 1, 1)
     return Scores(
         goal=goal,

@@ -17,6 +17,7 @@ from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
 from pprjax.checks import check_task
 from pprjax.config import Config, check_config
+from pprjax.errors import UserError
 from pprjax.ladder import Wanted
 from pprjax.learn.batches import learn, learn_frontier
 from pprjax.learn.stopping import Stop
@@ -189,7 +190,7 @@ def frontier(
 def _check_least(least: int, **values: int | None) -> None:
     for name, value in values.items():
         if value is not None and value < least:
-            raise ValueError(f"{name}: expected at least {least}, got {value}")
+            raise UserError(f"{name}: expected at least {least}, got {value}")
 
 
 def _check_lengths(task: Task, originals: Paths, config: Config) -> None:
@@ -197,7 +198,7 @@ def _check_lengths(task: Task, originals: Paths, config: Config) -> None:
     expected = task.horizon + 1
     wrong = np.flatnonzero(np.asarray(originals.lengths) != expected)
     if config.distance != "edit" and wrong.size:
-        raise ValueError(
+        raise UserError(
             f"distance: {config.distance!r} compares paths of one length, the world's {expected} symbols, got "
             f"{originals.lengths[wrong[0]]} in originals[{wrong[0]}]"
         )
@@ -212,13 +213,13 @@ def _stop(stop: str | int | None) -> Stop:
     if stop is None or stop == "certified":
         return Stop()
     if isinstance(stop, str) or stop < 1:
-        raise ValueError(f'stop: expected "certified" or a number of iterations, at least 1, got {stop!r}')
+        raise UserError(f'stop: expected "certified" or a number of iterations, at least 1, got {stop!r}')
     return Stop(patience=int(stop))
 
 
 def _needed(key: jax.Array | None) -> jax.Array:
     if key is None:
-        raise ValueError('key: method "learn" needs one, jax.random.key(0) for example, got None')
+        raise UserError('key: method "learn" needs one, jax.random.key(0) for example, got None')
     return key
 
 
@@ -242,7 +243,7 @@ def _num_distances(task: Task, originals: Paths, config: Config, max_edits: int 
     limits = [max_edits, None if task.constraints is None else task.constraints.max_distance]
     known = [x for x in limits if x is not None]
     if config.distance == "manhattan" and not known:
-        raise ValueError(
+        raise UserError(
             'distance: with "manhattan" expected max_edits, or Constraints(max_distance=…): how far the paths may be '
             "that are looked for, each distance by itself"
         )
@@ -258,9 +259,9 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
         ValueError: there is no such method, or it does not suit the world.
     """
     if method not in get_args(Method):
-        raise ValueError(f"method: expected one of {', '.join(get_args(Method))}, got {method!r}")
+        raise UserError(f"method: expected one of {', '.join(get_args(Method))}, got {method!r}")
     if method == "search" and not task.deterministic:
-        raise ValueError(
+        raise UserError(
             'method: "search" needs a deterministic world; `Task(…, deterministic=True)` if it never rolls dice'
         )
     if method != "auto":

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from pprjax.config import Config
+from pprjax.errors import UserError
 from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.task import Task
@@ -40,19 +41,19 @@ def stack(tasks: Sequence[Task]) -> Stack:
     """
     tasks = tuple(tasks)
     if not tasks:
-        raise ValueError("tasks: expected at least one, got none")
+        raise UserError("tasks: expected at least one, got none")
     first, leaves = jax.tree.structure(tasks[0]), _leaves(tasks[0])
     for i, task in enumerate(tasks[1:], start=1):
         for name, leaf in _leaves(task).items():
             if name in leaves and np.shape(leaf) != np.shape(leaves[name]):
-                raise ValueError(
+                raise UserError(
                     f"tasks[{i}]{name}: expected shape {np.shape(leaves[name])} as in tasks[0], got {np.shape(leaf)}"
                 )
         if jax.tree.structure(task) != first:
             differs = {name: getattr(task, name) != getattr(tasks[0], name) for name in ("env", "horizon")}
             differs["constraints"] = jax.tree.structure(task.constraints) != jax.tree.structure(tasks[0].constraints)
             name = next((f".{name}" for name, other in differs.items() if other), "")
-            raise ValueError(f"tasks[{i}]{name}: expected a task like tasks[0], of the same classes and settings")
+            raise UserError(f"tasks[{i}]{name}: expected a task like tasks[0], of the same classes and settings")
     return Stack(tasks)
 
 
@@ -75,7 +76,7 @@ def each(
     """
     size = len(stack)
     if len(originals) != size:
-        raise ValueError(f"originals: expected one for each of {size} tasks, got {len(originals)}")
+        raise UserError(f"originals: expected one for each of {size} tasks, got {len(originals)}")
     groups: dict[int, list[int]] = {}
     for i, task in enumerate(stack.tasks):
         groups.setdefault(id(task), []).append(i)

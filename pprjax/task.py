@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.constraints import Constraints
+from pprjax.errors import UserError
 from pprjax.goals import Condition, Goal, Outcome
 from pprjax.policy import Carry, ObservationPolicy, Policy, TablePolicy
 from pprjax.reward import Habit, link, regret
@@ -120,7 +121,7 @@ class Task:
         if self.horizon is None:
             object.__setattr__(self, "horizon", int(cast(Any, self.params).max_steps_in_episode))
         if self.horizon < 1:
-            raise ValueError(f"horizon: a path needs room for at least 1 action, got {self.horizon}")
+            raise UserError(f"horizon: a path needs room for at least 1 action, got {self.horizon}")
         if self.goal is not None and not hasattr(self.goal, "uses_reward"):
             if not callable(self.goal):
                 raise TypeError(f"goal: expected a condition or a function, got {type(self.goal).__name__}")
@@ -142,7 +143,7 @@ class Task:
             object.__setattr__(self, "constraints", None)
         actions = constraints.forbidden_actions
         if isinstance(actions, np.ndarray) and actions.max() >= self.num_actions:
-            raise ValueError(
+            raise UserError(
                 f"constraints.forbidden_actions: expected actions in [0, {self.num_actions}), got {actions.max()}"
             )
 
@@ -334,16 +335,16 @@ jax.tree_util.register_dataclass(
 
 def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:
     if num_states is None:
-        raise ValueError("policy: a TablePolicy needs a finite world, one with `state_id` and `num_states`")
+        raise UserError("policy: a TablePolicy needs a finite world, one with `state_id` and `num_states`")
     if isinstance(probs, Tracer) or not isinstance(probs, np.ndarray | jax.Array):
         return  # a leaf of a pytree in transit
     if probs.shape != (num_states, num_actions):
-        raise ValueError(f"policy.probs: expected shape {(num_states, num_actions)}, got {probs.shape}")
+        raise UserError(f"policy.probs: expected shape {(num_states, num_actions)}, got {probs.shape}")
     table = np.asarray(probs)
     bad = np.argwhere(~(table >= 0))
     if bad.size:
         s, a = bad[0]
-        raise ValueError(f"policy.probs[{s}, {a}]: expected a probability, got {table[s, a]}")
+        raise UserError(f"policy.probs[{s}, {a}]: expected a probability, got {table[s, a]}")
     off = np.flatnonzero(np.abs(table.sum(1) - 1) > 1e-3)
     if off.size:
-        raise ValueError(f"policy.probs[{off[0]}]: expected a row that sums to 1, got {table[off[0]].sum():.6g}")
+        raise UserError(f"policy.probs[{off[0]}]: expected a row that sums to 1, got {table[off[0]].sum():.6g}")

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Int
 
+from pprjax.errors import UserError
+
 OF_STATE = (
     "symbol",
     "available",
@@ -94,11 +96,11 @@ def _with(env: Any, given: dict[str, Any]) -> Any:
         if name == "deterministic" and not isinstance(value, bool):
             raise TypeError(f"deterministic: expected True or False, got {value!r}")
         if name == "num_states" and (not isinstance(value, int) or value < 1):
-            raise ValueError(f"num_states: expected the number of states, at least 1, got {value!r}")
+            raise UserError(f"num_states: expected the number of states, at least 1, got {value!r}")
         if name not in ("deterministic", "num_states") and not callable(value):
             raise TypeError(f"{name}: expected a function of (state, params), got {type(value).__name__}")
     if "state_id" in given and "num_states" not in given and not hasattr(env, "num_states"):
-        raise ValueError(
+        raise UserError(
             f"num_states: expected the number of states that state_id tells apart; {env_name(env)} has none"
         )
     before = dict(env.said) if isinstance(env, ToldWorld) else {}

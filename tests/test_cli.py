@@ -16,6 +16,7 @@ import tyro
 from pprjax_envs import GridWorld, gridworld
 from rapidfuzz.distance import Levenshtein
 
+import pprjax
 from pprjax.cli import main
 from pprjax.commands import options
 from pprjax.config import Config
@@ -251,6 +252,22 @@ def test_an_interrupt_while_training_writes_nothing(tmp_path, capsys, monkeypatc
     monkeypatch.setattr(batches, "progress_bar", interrupting)
     assert main([*TINY.split(), "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "pprjax gridworld: interrupted; no half-written file was left behind\n"
+    assert names(tmp_path) == []
+
+
+def test_a_fault_of_ours_is_not_put_down_to_the_user(tmp_path, capsys, monkeypatch):
+    """A ValueError that nobody raised on purpose is shown with its trace; what was asked for wrongly is one line."""
+    arguments = [*TINY.split(), "--out", str(tmp_path)]
+    for error, status in ((ValueError("of NumPy's"), 70), (ZeroDivisionError(), 70), (pprjax.UserError("no"), 2)):
+
+        def failing(*args, error=error, **settings):
+            raise error
+
+        monkeypatch.setattr("pprjax_envs.gridworld.originals.bad_paths", failing)
+        assert main(arguments) == status
+        said = capsys.readouterr().err
+        assert ("Traceback" in said) == (status == 70) == ("this is a fault of pprjax" in said)
+    assert said == "pprjax gridworld: no\n"
     assert names(tmp_path) == []
 
 

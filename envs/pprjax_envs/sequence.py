@@ -12,6 +12,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
 from pprjax_envs.asked import asked_probs
 from pprjax_envs.quick_gymnax import environment, spaces
@@ -113,9 +114,9 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
     ):
         for name, value in {"num_symbols": num_symbols, "length": length}.items():
             if value < 1:
-                raise ValueError(f"{name}: expected at least 1, got {value}")
+                raise UserError(f"{name}: expected at least 1, got {value}")
         if end is not None and not 0 <= end < num_symbols:
-            raise ValueError(f"end: expected a symbol in [0, {num_symbols}), got {end}")
+            raise UserError(f"end: expected a symbol in [0, {num_symbols}), got {end}")
         if not isinstance(classifier, Classifier):
             if not isinstance(classifier, Judge):
                 got = type(classifier).__name__
@@ -124,7 +125,7 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         self.num_symbols, self.length, self.end = num_symbols, length, end
         self.num_classes = jax.eval_shape(lambda: classifier.log_probs(classifier.init())).shape[0]
         if not 0 <= wanted < self.num_classes:
-            raise ValueError(f"wanted: expected a class in [0, {self.num_classes}), got {wanted}")
+            raise UserError(f"wanted: expected a class in [0, {self.num_classes}), got {wanted}")
         self._params = SequenceParams(
             max_steps_in_episode=length + (end is not None),
             classifier=classifier,
@@ -262,15 +263,15 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
     def _row(self, name: str, row: Int[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:
         """The actions of a sequence."""
         if self.end is None and row.shape != (self.length,):
-            raise ValueError(f"{name}: expected {self.length} symbols, got shape {row.shape}")
+            raise UserError(f"{name}: expected {self.length} symbols, got shape {row.shape}")
         if self.end is not None:
             row = row[: 1 + np.flatnonzero(row != PAD).max(initial=-1)]
             if len(row) > self.length:
-                raise ValueError(f"{name}: expected at most {self.length} symbols, got {len(row)}")
+                raise UserError(f"{name}: expected at most {self.length} symbols, got {len(row)}")
         outside = np.flatnonzero((row < 0) | (row >= self.num_symbols) | (row == self.end))
         if outside.size:
             at, but = outside[0], "" if self.end is None else f" without {self.end}, the end"
-            raise ValueError(f"{name}[{at}]: expected a symbol in [0, {self.num_symbols}){but}, got {row[at]}")
+            raise UserError(f"{name}[{at}]: expected a symbol in [0, {self.num_symbols}){but}, got {row[at]}")
         return row if self.end is None else np.append(row, self.end)
 
     def sequences(self, paths: Paths) -> Int[np.ndarray, "B L"]:
@@ -288,7 +289,7 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         if wrong.any():
             i = np.flatnonzero(wrong)[0]
             got = lengths[i] if self.end is None else symbols[i, lengths[i] - 1]
-            raise ValueError(f"paths[{i}]: expected {expected}, got {got}")
+            raise UserError(f"paths[{i}]: expected {expected}, got {got}")
         rows = np.full((len(paths), self.length), PAD, symbols.dtype)
         size = min(self.length, symbols.shape[1] - 1)
         rows[:, :size] = symbols[:, 1 : size + 1]

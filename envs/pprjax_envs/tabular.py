@@ -8,6 +8,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.errors import UserError
 from pprjax_envs.quick_gymnax import environment, spaces
 from pprjax_envs.traced import traced_params
 
@@ -64,7 +65,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         action_set_size=None,
     ):
         if (next_state is None) == (transition is None):
-            raise ValueError("next_state, transition: expected exactly one of the two")
+            raise UserError("next_state, transition: expected exactly one of the two")
         self.deterministic = transition is None
         if self.deterministic:
             table, cumulative = _next_state(next_state), None
@@ -179,7 +180,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         """
         shape = (params.max_steps_in_episode, self.num_states, self.num_actions, self.num_states)
         if params.cumulative is None or transition.shape != shape:
-            raise ValueError(f"transition: expected shape {shape} and a stochastic world, got {transition.shape}")
+            raise UserError(f"transition: expected shape {shape} and a stochastic world, got {transition.shape}")
         return params.replace(cumulative=jnp.cumsum(transition, axis=-1))  # pyright: ignore[reportAttributeAccessIssue]
 
     def transition_probs(self, params: TabularParams) -> Float[Array, "*T S A S"] | None:
@@ -195,7 +196,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
 def _next_state(values) -> Int[np.ndarray, "S A"]:
     table = _array("next_state", values)
     if table.ndim != 2 or table.size == 0:
-        raise ValueError(f"next_state: expected int[S, A], got shape {table.shape}")
+        raise UserError(f"next_state: expected int[S, A], got shape {table.shape}")
     return _integers("next_state", table, table.shape, -1, len(table) - 1)
 
 
@@ -203,7 +204,7 @@ def _transition(values) -> tuple[Int[np.ndarray, "S A"], Float[Array, "S A S"]]:
     """The likeliest next states, -1 where there is none, and the cumulative probabilities."""
     table = _array("transition", values)
     if table.ndim != 3 or table.size == 0 or table.shape[0] != table.shape[2]:
-        raise ValueError(f"transition: expected float[S, A, S], got shape {table.shape}")
+        raise UserError(f"transition: expected float[S, A, S], got shape {table.shape}")
     table = _numbers("transition", table, table.shape)
     _check_all("transition", table, table >= 0, "a probability")
     sums = table.sum(-1)
@@ -219,27 +220,27 @@ def _transition(values) -> tuple[Int[np.ndarray, "S A"], Float[Array, "S A S"]]:
 
 def _array(name: str, values, shape: tuple[int, ...] | None = None) -> np.ndarray:
     if values is None:
-        raise ValueError(f"{name}: expected an array of shape {shape}, got none")
+        raise UserError(f"{name}: expected an array of shape {shape}, got none")
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise ValueError(f"{name}: expected an array, got rows of unequal length") from error
+        raise UserError(f"{name}: expected an array, got rows of unequal length") from error
     if shape is not None and array.shape != shape:
-        raise ValueError(f"{name}: expected shape {shape}, got {array.shape}")
+        raise UserError(f"{name}: expected shape {shape}, got {array.shape}")
     return array
 
 
 def _numbers(name: str, values, shape: tuple[int, ...]) -> np.ndarray:
     array = _array(name, values, shape)
     if array.dtype.kind not in "buif":
-        raise ValueError(f"{name}: expected numbers, got {array.dtype}")
+        raise UserError(f"{name}: expected numbers, got {array.dtype}")
     return array
 
 
 def _integers(name: str, values, shape: tuple[int, ...], low: int, high: int) -> np.ndarray:
     array = _array(name, values, shape)
     if array.dtype.kind not in "iu":
-        raise ValueError(f"{name}: expected integers, got {array.dtype}")
+        raise UserError(f"{name}: expected integers, got {array.dtype}")
     _check_all(name, array, (array >= low) & (array <= high), f"an integer in [{low}, {high}]")
     return array
 
@@ -255,4 +256,4 @@ def _check_all(name: str, array: np.ndarray, good: np.ndarray | np.bool, expecte
     if not good.all():
         entry = tuple(int(i) for i in np.argwhere(~good)[0])
         where = f"[{', '.join(map(str, entry))}]" if entry else ""
-        raise ValueError(f"{name}{where}: expected {expected}, got {array[entry].item():.10g}")
+        raise UserError(f"{name}{where}: expected {expected}, got {array[entry].item():.10g}")

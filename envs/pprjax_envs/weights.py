@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pprjax.errors import UserError
+
 FORMAT = 3
 """Part of every hash: raised when networks or training change, so that older weights are left alone."""
 
@@ -88,5 +90,5 @@ def _like(shapes: Any, leaves: dict[str, Any]) -> Any:
     arrays = [np.asarray(leaves[str(i)]) for i in range(len(leaves))]
     found, expected = [(a.shape, a.dtype) for a in arrays], [(w.shape, w.dtype) for w in wanted]
     if found != expected:
-        raise ValueError(f"expected arrays of {expected}, got {found}")
+        raise UserError(f"expected arrays of {expected}, got {found}")
     return jax.tree.unflatten(structure, arrays)

@@ -30,6 +30,7 @@ from pprjax.baselines.planning_world import (
     observed_in_stochastic,
     stochastic_world,
 )
+from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
 from pprjax.task import Task
 
@@ -82,11 +83,11 @@ def action_change_values(
     """
     p_counterfactual, reward, actions = map(jnp.asarray, (p_counterfactual, reward, actions))
     if actions.ndim != 1 or reward.ndim != 2:
-        raise ValueError(f"reward, actions: expected float[A, S] and int[T], got {reward.shape} and {actions.shape}")
+        raise UserError(f"reward, actions: expected float[A, S] and int[T], got {reward.shape} and {actions.shape}")
     num_actions, num_states = reward.shape
     shape = (actions.shape[0], num_actions, num_states, num_states)
     if p_counterfactual.shape != shape:
-        raise ValueError(f"p_counterfactual: expected shape {shape}, got {p_counterfactual.shape}")
+        raise UserError(f"p_counterfactual: expected shape {shape}, got {p_counterfactual.shape}")
     _check_range("actions", actions, PAD, num_actions)
     _check_range("start", start, 0, num_states)
     _check_changes(max_changes)
@@ -133,9 +134,9 @@ def action_changes(
         num_samples, key = None, jax.random.key(0) if key is None else key
     else:
         if key is None:
-            raise ValueError("key: a stochastic world needs one, got None")
+            raise UserError("key: a stochastic world needs one, got None")
         if np.unique(world.symbol).size < world.num_states:
-            raise ValueError("task.env: expected a symbol of its own for each state of a stochastic world")
+            raise UserError("task.env: expected a symbol of its own for each state of a stochastic world")
         observed = observed_in_stochastic(task, world, padded)
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(len(originals)))
     plans = jax.device_get(_solve(task, world, observed, keys, max_changes=max_changes, num_samples=num_samples))
@@ -302,7 +303,7 @@ def _assemble(
 
 def _check_changes(max_changes: int) -> None:
     if max_changes < 0:
-        raise ValueError(f"max_changes: expected at least 0, got {max_changes}")
+        raise UserError(f"max_changes: expected at least 0, got {max_changes}")
 
 
 def _check_range(name: str, values: Any, low: int, high: int) -> None:
@@ -310,4 +311,4 @@ def _check_range(name: str, values: Any, low: int, high: int) -> None:
         return  # inside jit or vmap there is nothing to look at
     bad = [int(x) for x in np.ravel(values) if not low <= x < high]
     if bad:
-        raise ValueError(f"{name}: expected integers in [{low}, {high - 1}], got {bad[0]}")
+        raise UserError(f"{name}: expected integers in [{low}, {high - 1}], got {bad[0]}")

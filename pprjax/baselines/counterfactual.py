@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from pprjax.errors import UserError
 from pprjax.paths import PAD
 
 _SOONEST = 1e-30  # a time of 0 would win with an infinite strength, and 0·∞ is not a number
@@ -53,12 +54,12 @@ def counterfactual_probabilities(
     """
     transition, states, actions = jnp.asarray(transition), jnp.asarray(states), jnp.asarray(actions)
     if transition.ndim != 3 or transition.shape[1] != transition.shape[2]:
-        raise ValueError(f"transition: expected float[A, S, S], got shape {transition.shape}")
+        raise UserError(f"transition: expected float[A, S, S], got shape {transition.shape}")
     if actions.ndim != 1 or states.shape != (actions.shape[0] + 1,):
-        raise ValueError(f"states, actions: expected int[T + 1] and int[T], got {states.shape} and {actions.shape}")
+        raise UserError(f"states, actions: expected int[T + 1] and int[T], got {states.shape} and {actions.shape}")
     check_num_samples(num_samples)
     if num_samples is not None and key is None:
-        raise ValueError("key: sampling needs one, got None")
+        raise UserError("key: sampling needs one, got None")
     if num_samples is None:
         return _exact(transition, states, actions)
     return _estimate(transition, states, actions, key, num_samples=num_samples)
@@ -67,7 +68,7 @@ def counterfactual_probabilities(
 def check_num_samples(num_samples: int | None) -> None:
     """Raise a ValueError if there are none."""
     if num_samples is not None and num_samples < 1:
-        raise ValueError(f"num_samples: expected at least 1, or None for the exact probabilities, got {num_samples}")
+        raise UserError(f"num_samples: expected at least 1, or None for the exact probabilities, got {num_samples}")
 
 
 @jax.jit

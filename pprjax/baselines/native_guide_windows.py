@@ -11,6 +11,8 @@ import numpy as np
 from flax import struct
 from jaxtyping import Bool, Float, Int, Num
 
+from pprjax.errors import UserError
+
 NONE = -1
 """In `NativeGuide.neighbour`, `start` and `length`: there is none."""
 
@@ -116,18 +118,18 @@ def _windows(importance: Float[np.ndarray, "B T"]) -> Int[np.ndarray, "B T"]:
 
 def _check_series(queries: np.ndarray, references: np.ndarray) -> None:
     if queries.ndim != 2 or queries.shape[1] == 0:
-        raise ValueError(f"queries: expected an array of shape [B, T], got {queries.shape}")
+        raise UserError(f"queries: expected an array of shape [B, T], got {queries.shape}")
     if references.ndim != 2 or references.shape[1] != queries.shape[1]:
-        raise ValueError(f"references: expected series of {queries.shape[1]} values, got shape {references.shape}")
+        raise UserError(f"references: expected series of {queries.shape[1]} values, got shape {references.shape}")
 
 
 def _check_importance(weight: np.ndarray, shape: tuple[int, int]) -> Float[np.ndarray, "B T"]:
     weight = np.asarray(weight, float)
     if weight.ndim != 2 or weight.shape[1] != shape[1] or weight.shape[0] not in (1, shape[0]):
-        raise ValueError(f"importance: expected one number a value, shape {shape}, got {weight.shape}")
+        raise UserError(f"importance: expected one number a value, shape {shape}, got {weight.shape}")
     bad = np.argwhere(~np.isfinite(weight))
     if bad.size:
-        raise ValueError(f"importance{bad[0].tolist()}: expected a finite number, got {weight[tuple(bad[0])]}")
+        raise UserError(f"importance{bad[0].tolist()}: expected a finite number, got {weight[tuple(bad[0])]}")
     return np.broadcast_to(weight, shape)
 
 
@@ -136,5 +138,5 @@ def _classes(name: str, classify: Callable[[np.ndarray], np.ndarray], series: np
         return np.zeros(0, int)
     classes = np.asarray(classify(series))
     if classes.shape != (len(series),):
-        raise ValueError(f"classify: expected one class for each of {len(series)} {name}, got shape {classes.shape}")
+        raise UserError(f"classify: expected one class for each of {len(series)} {name}, got shape {classes.shape}")
     return classes

@@ -11,6 +11,7 @@ import numpy as np
 from flax import struct
 
 from pprjax.certify.tables import UNAVAILABLE, tabulate
+from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.rollout import trace
@@ -47,7 +48,7 @@ class Observed:
 
 def deterministic_world(task: Task) -> PlanningWorld:
     if task.num_states is None:
-        raise ValueError("task.env: expected a finite world, one with `state_id` and `num_states`")
+        raise UserError("task.env: expected a finite world, one with `state_id` and `num_states`")
     # P_A has no part in this, so that it may well remember the path
     uniform = TablePolicy(jnp.full((task.num_states, task.num_actions), 1.0 / task.num_actions))
     tables = tabulate(task.replace(policy=uniform))
@@ -120,7 +121,7 @@ def _traces(task: Task, symbols, lengths, actions):
 def observed_in_stochastic(task: Task, world: PlanningWorld, originals: Paths) -> Observed:
     """The originals of a stochastic world: each symbol is a state, and each transition must have a chance."""
     if originals.actions is None:
-        raise ValueError("originals: expected actions, which a stochastic world does not give away; got none")
+        raise UserError("originals: expected actions, which a stochastic world does not give away; got none")
     symbols, actions = np.asarray(originals.symbols), np.asarray(originals.actions)
     symbol, transition, reward, stops = map(np.asarray, (world.symbol, world.transition, world.reward, world.stops))
     order = np.argsort(symbol)

@@ -13,6 +13,7 @@ from rapidfuzz.distance import Levenshtein
 
 from pprjax.config import Config
 from pprjax.edit_distance import EditCosts
+from pprjax.errors import UserError
 
 
 class WholeCosts(NamedTuple):
@@ -33,11 +34,11 @@ def whole_costs(config: Config) -> WholeCosts:
         ValueError: one of them is no whole number, or below 1; or the distance is no edit distance.
     """
     if config.distance != "edit":
-        raise ValueError(f'distance: a certificate counts edits, so expected "edit", got {config.distance!r}')
+        raise UserError(f'distance: a certificate counts edits, so expected "edit", got {config.distance!r}')
     costs = EditCosts(config.w_ins, config.w_del, config.w_sub).check()
     for name, cost in zip(("w_ins", "w_del", "w_sub"), costs, strict=True):
         if cost != math.floor(cost):
-            raise ValueError(f"{name}: a certificate counts edits in whole numbers, got {cost}")
+            raise UserError(f"{name}: a certificate counts edits in whole numbers, got {cost}")
     return WholeCosts(*map(int, costs))
 
 

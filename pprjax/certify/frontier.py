@@ -22,6 +22,7 @@ from pprjax.certify.n_best import n_best_beside
 from pprjax.certify.optimum import described, solved
 from pprjax.certify.problem import Block, Problem
 from pprjax.config import Config
+from pprjax.errors import UserError
 from pprjax.ladder import tolerated
 from pprjax.paths import Paths
 from pprjax.result import Frontier
@@ -57,7 +58,7 @@ def exact_frontier(
     Source: Eq. 5 of arXiv 2312.08724 without R_path; the dynamic programme as in `pprjax.certify.budgets`.
     """
     if max_edits is not None and max_edits < 0:
-        raise ValueError(f"max_edits: expected at least 0, got {max_edits}")
+        raise UserError(f"max_edits: expected at least 0, got {max_edits}")
     limit = np.inf if max_edits is None else float(max_edits)
 
     def solve(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, " F"]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pprjax.errors import UserError
+
 MAX_LAYER = 20_000
 """The most nodes in a layer of the unrolled world: states, or pairs (state, R_goal so far) where the goal reads it."""
 
@@ -15,7 +17,7 @@ _SIZES = sorted({part * 2**k for part in (2, 3) for k in range(2, 39)})
 _FINE_SIZES = sorted({*_SIZES, *(part * 2**k for part in (5, 7) for k in range(3, 38))})
 
 
-class TooLargeError(ValueError):
+class TooLargeError(UserError):
     """A certificate would take more memory than it may."""
 
 

@@ -26,6 +26,7 @@ from pprjax.certify.edits import WholeCosts, append, distinct, largest_distance
 from pprjax.certify.grading import Graded, grade
 from pprjax.certify.problem import Block, Problem
 from pprjax.certify.tables import Tables
+from pprjax.errors import UserError
 from pprjax.paths import PAD
 
 MAX_OPENED = 100_000
@@ -146,7 +147,7 @@ def ranked(
             continue
         opened += 1
         if opened > MAX_OPENED:
-            raise ValueError(
+            raise UserError(
                 f"n_recourses: no certificate, for more than {MAX_OPENED} prefixes of paths rank before the last one; "
                 "ask for fewer, for a smaller min_distance, or `recourse` for some without proof"
             )

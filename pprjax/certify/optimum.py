@@ -24,6 +24,7 @@ from pprjax.certify.n_best import n_best_paths
 from pprjax.certify.problem import Block, Problem, blocks
 from pprjax.certify.unrolled import Earned, goal_met
 from pprjax.config import Config
+from pprjax.errors import UserError
 from pprjax.metrics import Scores
 from pprjax.paths import Paths
 from pprjax.result import Recourse
@@ -62,7 +63,7 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
     """
     for name, least in {"n_recourses": n_recourses, "min_distance": min_distance}.items():
         if least < 1:
-            raise ValueError(f"{name}: expected at least 1, got {least}")
+            raise UserError(f"{name}: expected at least 1, got {least}")
     several = partial(n_best_paths, n_recourses=n_recourses, min_distance=min_distance)
     graded, path, problem = solved(task, originals, config, best_paths if n_recourses == 1 else several)
     paths, scores, status = described(problem, graded)

@@ -16,6 +16,7 @@ from pprjax.certify.tables import UNAVAILABLE, Tables, tabulate
 from pprjax.certify.unrolled import Earned, Unrolled, Weights, unroll
 from pprjax.config import Config, check_own_steps
 from pprjax.constraints import kept_symbols
+from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
 from pprjax.rollout import trace
 from pprjax.ruled import without_rules
@@ -149,10 +150,10 @@ def _traced(task: Task, symbols, lengths) -> Int[Array, "B N"]:
 def _weights(name: str, value, size: int) -> Float[np.ndarray, " B"]:
     weights = np.asarray(value, np.float64)
     if weights.shape not in ((), (size,)):
-        raise ValueError(f"{name}: expected one number, or one for each of {size} originals, got shape {weights.shape}")
+        raise UserError(f"{name}: expected one number, or one for each of {size} originals, got shape {weights.shape}")
     bad = weights[~(np.isfinite(weights) & (weights >= 0))]
     if bad.size:
-        raise ValueError(f"{name}: expected finite numbers, at least 0, got {bad[0]}")
+        raise UserError(f"{name}: expected finite numbers, at least 0, got {bad[0]}")
     return np.broadcast_to(weights, size).copy()
 
 
@@ -160,10 +161,10 @@ def _checked(originals: Paths, tables: Tables) -> tuple[Int[np.ndarray, "B N"], 
     """Symbols, padded to a width that few programs share, and lengths."""
     lengths = np.asarray(originals.lengths, np.int32)
     if lengths.size == 0:
-        raise ValueError("originals: expected at least one path, got none")
+        raise UserError("originals: expected at least one path, got none")
     if lengths.min() < 1 or lengths.max() > np.shape(originals.symbols)[1]:
         bad = np.flatnonzero((lengths < 1) | (lengths > np.shape(originals.symbols)[1]))[0]
-        raise ValueError(
+        raise UserError(
             f"originals[{bad}]: a path needs at least its start, and room for it, got length {lengths[bad]}"
         )
     symbols = originals.padded().symbols.copy()
@@ -171,10 +172,10 @@ def _checked(originals: Paths, tables: Tables) -> tuple[Int[np.ndarray, "B N"], 
     bad = np.argwhere(inside & (symbols < 0))
     if bad.size:
         b, i = bad[0]
-        raise ValueError(f"originals[{b}]: expected symbols of at least 0, got {symbols[b, i]} at position {i}")
+        raise UserError(f"originals[{b}]: expected symbols of at least 0, got {symbols[b, i]} at position {i}")
     bad = np.flatnonzero(symbols[:, 0] != tables.symbol[0])
     if bad.size:
         got = symbols[bad[0], 0]
-        raise ValueError(f"originals[{bad[0]}]: expected a path from the start, symbol {tables.symbol[0]}, got {got}")
+        raise UserError(f"originals[{bad[0]}]: expected a path from the start, symbol {tables.symbol[0]}, got {got}")
     symbols[~inside] = PAD
     return symbols, lengths

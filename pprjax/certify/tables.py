@@ -11,6 +11,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Int
 
+from pprjax.errors import UserError
 from pprjax.reward import Habit
 from pprjax.ruled import without_rules
 from pprjax.task import State, Task
@@ -61,16 +62,16 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
             id must act alike as far as they are met.
     """
     if task.num_states is None:
-        raise ValueError("task.env: expected a finite world, one with `state_id` and `num_states`")
+        raise UserError("task.env: expected a finite world, one with `state_id` and `num_states`")
     if jax.tree.leaves(task.policy.init()):
-        raise ValueError(
+        raise UserError(
             "task.policy: expected P_A to depend on the state alone, got one that carries a memory of the path"
         )
     if not task.deterministic:
-        raise ValueError(f"task.env: expected a deterministic world, {_chance(task)}")
+        raise UserError(f"task.env: expected a deterministic world, {_chance(task)}")
     root = jax.device_get(_roots(task))
     if np.any(root.state_id != root.state_id[0]):
-        raise ValueError("task.env: expected a deterministic world, got one that starts in different states")
+        raise UserError("task.env: expected a deterministic world, got one that starts in different states")
 
     row_of = np.full((task.num_states, 2), UNAVAILABLE, np.int32)  # of (id, ended)
     seen: list[_Found] = [jax.tree.map(lambda x: x[:1], root)]
@@ -155,7 +156,7 @@ def _expand(task: Task, part: _Found, habit: Habit) -> tuple[_Expansion, _Found]
     chance = np.argwhere(block.available & ~part.ended[:, None] & ~block.agrees)
     if chance.size:
         row, action = chance[0]
-        raise ValueError(
+        raise UserError(
             "task.env: expected a deterministic world, got one where "
             f"action {action} in state {part.state_id[row]} comes out differently from time to time"
         )
@@ -175,7 +176,7 @@ def _check_alike(task: Task, states: _Found, row_of: np.ndarray, following: np.n
     unlike = np.argwhere(~same)
     if unlike.size:
         i, action = unlike[0]
-        raise ValueError(
+        raise UserError(
             "task.env.state_id: expected another number for states that act otherwise, got two of id "
             f"{states.state_id[i]}; in them action {action} differs in where it leads, what it pays or how likely it is"
         )
@@ -215,7 +216,7 @@ def _expansions(task: Task, states: State, seed: Int[Array, ""], *, habit: Habit
 def _check_id(ids: np.ndarray, num_states: int) -> None:
     bad = ids[(ids < 0) | (ids >= num_states)]
     if bad.size:
-        raise ValueError(f"task.env: expected state ids in [0, {num_states}), got {bad[0]}")
+        raise UserError(f"task.env: expected state ids in [0, {num_states}), got {bad[0]}")
 
 
 def _chance(task: Task) -> str:

@@ -13,6 +13,7 @@ import tyro
 
 from pprjax.commands.options import GOAL, SEARCH, group
 from pprjax.config import Config
+from pprjax.errors import UserError
 from pprjax.io import output_folder
 from pprjax.logs import jobs
 from pprjax.logs.answers import count_met
@@ -47,9 +48,9 @@ class Machines:
 
     def check(self) -> None:
         if self.chunk < 1:
-            raise ValueError(f"chunk: expected at least 1, got {self.chunk}")
+            raise UserError(f"chunk: expected at least 1, got {self.chunk}")
         if self.workers is not None and (self.engine != "ray" or self.workers < 1):
-            raise ValueError(f"workers: expected at least 1, and --engine ray, got {self.workers} and {self.engine}")
+            raise UserError(f"workers: expected at least 1, and --engine ray, got {self.workers} and {self.engine}")
 
     def place(self) -> tuple[int, int]:
         """Which process of how many this is."""
@@ -61,7 +62,7 @@ class Machines:
         found = re.fullmatch(r"(\d+)/(\d+)", self.process)
         me, num = map(int, found.groups()) if found else (0, 0)
         if me >= num:
-            raise ValueError(f"process: expected i/n with 0 <= i < n, or jax, got {self.process!r}")
+            raise UserError(f"process: expected i/n with 0 <= i < n, or jax, got {self.process!r}")
         return me, num
 
 
@@ -100,7 +101,7 @@ def main(
     if out is None:
         out = Path(f"{log.resolve().name.removesuffix(ending(log))}.recourse.parquet")
     if out.suffix != ".parquet":
-        raise ValueError(f"out: expected a name that ends in .parquet, got {out}")
+        raise UserError(f"out: expected a name that ends in .parquet, got {out}")
     machines.check()
     me, num_processes = machines.place()
     output_folder(out.parent)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from pprjax.errors import UserError
 from pprjax.logs.outputs import beside
 
 
@@ -32,13 +33,13 @@ def main(
 
     out = beside(table, "html") if out is None else out
     if out.suffix != ".html":
-        raise ValueError(f"out: expected a name that ends in .html, got {out}")
+        raise UserError(f"out: expected a name that ends in .html, got {out}")
     output_folder(out.parent)
     try:
         report = read_report(table)
         text = page(report, table.name)
     except pl.exceptions.PolarsError as error:
-        raise ValueError(f"table: expected what `pprjax recourse` wrote, got {table}: {error}") from error
+        raise UserError(f"table: expected what `pprjax recourse` wrote, got {table}: {error}") from error
     with replacing(out) as aside:
         aside.write_text(text, encoding="utf-8")
     print(f"Written to {out}, {len(text.encode()) / 1e6:.1f} MB. Open it in a browser; it needs no network.")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tyro
 
+from pprjax.errors import UserError
 from pprjax.logs.advice import advice, closer, custom, proof, shorter, shown_of
 from pprjax.logs.outputs import beside, earns
 from pprjax.logs.words import counted
@@ -23,18 +24,18 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
     from rich.console import Console
 
     if not table.exists():
-        raise ValueError(f"table: there is no file {table}; expected one that `pprjax recourse` wrote")
+        raise UserError(f"table: there is no file {table}; expected one that `pprjax recourse` wrote")
     try:
         rows = pl.scan_parquet(table).filter(pl.col("path") == path)
         rows = rows if agent is None else rows.filter(pl.col("agent").cast(pl.String) == agent)
         found, rewarded = rows.collect(), earns(pl.scan_parquet(table))
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise ValueError(f"table: expected what `pprjax recourse` wrote, got {table}: {error}") from error
+        raise UserError(f"table: expected what `pprjax recourse` wrote, got {table}: {error}") from error
     if not found.height:
         whose = "" if agent is None else f" of agent {agent!r}"
-        raise ValueError(f"path: {table} has no path {path!r}{whose}{_why_rejected(table, path)}")
+        raise UserError(f"path: {table} has no path {path!r}{whose}{_why_rejected(table, path)}")
     if found.height > 1:
-        raise ValueError(f"agent: {found.height} agents have a path {path!r}: {', '.join(map(str, found['agent']))}")
+        raise UserError(f"agent: {found.height} agents have a path {path!r}: {', '.join(map(str, found['agent']))}")
     row = found.row(0, named=True)
     rungs, console = _rungs(table, row), Console()
     console.print(drawing(row, rewarded))

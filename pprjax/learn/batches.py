@@ -22,6 +22,7 @@ from jaxtyping import Bool, Int
 from pprjax import devices, ladder, metrics
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
+from pprjax.errors import UserError
 from pprjax.ladder import Ladder, Points, Wanted
 from pprjax.learn import archive, learner
 from pprjax.learn.stopping import LOOKS, Stop, kept_where
@@ -108,10 +109,10 @@ def _trained(
     side_by_side = CPU_CHUNK if jax.local_devices()[0].platform == "cpu" else CHUNK
     side_by_side = side_by_side if chunk is None else chunk
     if side_by_side < 1:
-        raise ValueError(f"chunk: expected at least 1, got {side_by_side}")
+        raise UserError(f"chunk: expected at least 1, got {side_by_side}")
     ids = np.arange(size) if ids is None else np.asarray(ids)
     if ids.shape != (size,):
-        raise ValueError(f"ids: expected one for each of {size} originals, got shape {ids.shape}")
+        raise UserError(f"ids: expected one for each of {size} originals, got shape {ids.shape}")
 
     lambdas = _lambdas(config, size)
     padded = originals.padded()

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import polars as pl
 
+from pprjax.errors import UserError
+
 Edges = dict[str, list[float]]
 """Of each column that is binned, where its bins meet, in ascending order."""
 
@@ -28,28 +30,28 @@ def find_edges(wanted: Sequence[str], state: Sequence[str], frames: Iterable[pl.
     for text in wanted:
         column, _, spec = text.rpartition("=")
         if column not in state:
-            raise ValueError(f"bins: expected a column of the state, {' or '.join(map(repr, state))}, got {column!r}")
+            raise UserError(f"bins: expected a column of the state, {' or '.join(map(repr, state))}, got {column!r}")
         parts = [part for part in spec.split(",") if part.strip()]
         try:
             numbers = [float(part) for part in parts]
         except ValueError:
             numbers = []
         if not numbers or not np.isfinite(numbers).all():
-            raise ValueError(f"bins: expected {column}=k or {column}=1,5,10, got {text!r}")
+            raise UserError(f"bins: expected {column}=k or {column}=1,5,10, got {text!r}")
         edges[column] = numbers if "," in spec else _quantiles(column, numbers[0], frames)
         if any(low >= high for low, high in itertools.pairwise(edges[column])):
-            raise ValueError(f"bins: expected ascending edges, got {text!r}")
+            raise UserError(f"bins: expected ascending edges, got {text!r}")
     return edges
 
 
 def _quantiles(column: str, bins: float, frames: list[pl.LazyFrame]) -> list[float]:
     if bins != int(bins) or bins < 2:
-        raise ValueError(f"bins: expected a whole number of at least 2, or edges with commas, got {column}={bins:g}")
+        raise UserError(f"bins: expected a whole number of at least 2, or edges with commas, got {column}={bins:g}")
     values = pl.concat([frame.select(_number(column)) for frame in frames]).filter(pl.col(column).is_finite())
     shares = [pl.col(column).quantile(i / int(bins), "linear").alias(str(i)) for i in range(1, int(bins))]
     (row,) = values.select(shares).collect(engine="streaming").rows()
     if None in row:
-        raise ValueError(f"bins: column {column!r} has no numbers")
+        raise UserError(f"bins: column {column!r} has no numbers")
     return sorted(set(row))
 
 

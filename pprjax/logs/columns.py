@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from pprjax.errors import UserError
+
 Names = str | tuple[str, ...]
 
 RESOURCE = "org:resource"
@@ -71,13 +73,13 @@ class Columns:
             for name in ("path", "state"):
                 if not getattr(columns, name):
                     usual = " nor ".join(map(repr, STANDARD[name]))
-                    raise ValueError(
+                    raise UserError(
                         f"{name}: {file} has no column {usual}; name it, --{name} or Columns({name}=…); {_has(there)}"
                     )
             for name, wanted in columns.named().items():
                 for column in wanted:
                     if column not in there:
-                        raise ValueError(f"{name}: {file} has no column {column!r}; {_has(there)}")
+                        raise UserError(f"{name}: {file} has no column {column!r}; {_has(there)}")
         return columns
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rapidfuzz.distance import Levenshtein
 
+from pprjax.errors import UserError
 from pprjax.paths import Paths
 
 KEPT = "="
@@ -19,7 +20,7 @@ def alignments(originals: Paths, paths: Paths) -> list[str]:
         ValueError: there are not as many paths as originals.
     """
     if len(originals) != len(paths):
-        raise ValueError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
+        raise UserError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
     return [_spelled(one, other) for one, other in zip(originals.to_lists(), paths.to_lists(), strict=True)]
 
 

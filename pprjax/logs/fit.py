@@ -12,6 +12,7 @@ import polars as pl
 from jaxtyping import Bool, Int
 
 from pprjax import goals
+from pprjax.errors import UserError
 from pprjax.logs import imitation, marks
 from pprjax.logs.fitted import Fitted, numbers
 from pprjax.logs.log import END, Log, held_out
@@ -62,9 +63,9 @@ def fit_log(
             all, where more are to be mined.
     """
     if smoothing is not None and not (np.isfinite(smoothing) and smoothing > 0):
-        raise ValueError(f"smoothing: expected a finite number above 0, got {smoothing}")
+        raise UserError(f"smoothing: expected a finite number above 0, got {smoothing}")
     if max_steps is not None and max_steps < 1:
-        raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
+        raise UserError(f"max_steps: expected at least 1, got {max_steps}")
     if deterministic:
         _check_deterministic(log)
     counts = log.counts
@@ -108,7 +109,7 @@ def _check_deterministic(log: Log) -> None:
     for row in before.filter(pl.col("next") != pl.col("next_before")).head(1).to_dicts():
         cut = any(str(row[name]).startswith(END) for name in ("next", "next_before"))
         advice = "; if paths were cut there, leave the action of their last row out" if cut else ""
-        raise ValueError(
+        raise UserError(
             f"deterministic: {log.place(row['first'])}: action {row['action']!r} in state {row['state']!r} leads to "
             f"{row['next']!r}, and to {row['next_before']!r} in {log.place(row['first_before'])}{advice}"
         )
@@ -116,7 +117,7 @@ def _check_deterministic(log: Log) -> None:
 
 def _check_chance(steps: Steps) -> None:
     if steps.chances is not None and steps.num_states > MAX_STOCHASTIC_STATES:
-        raise ValueError(
+        raise UserError(
             f"log: chance decides in this world, and it has {steps.num_states} states, more than "
             f"{MAX_STOCHASTIC_STATES}"
         )
@@ -159,19 +160,19 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, last: Bool[np.ndarra
             return _Wanted(goals.ends_in(ends), ends)
         case ("reward", ">=", value):
             if not log.rewarded:
-                raise ValueError("goal: reward>= needs a column of rewards; name it with `reward`")
+                raise UserError("goal: reward>= needs a column of rewards; name it with `reward`")
             try:
                 return _Wanted(goals.at_least(float(value)))
             except ValueError:
-                raise ValueError(f"goal: expected a number after reward>=, got {value!r}") from None
+                raise UserError(f"goal: expected a number after reward>=, got {value!r}") from None
         case ("good", None, ""):
             if not log.labelled:
-                raise ValueError('goal: "good" needs a column of labels; name it with `good`')
+                raise UserError('goal: "good" needs a column of labels; name it with `good`')
             told = marks.learn(partial(_votes, log, states), min(most_marks, marks.MAX_MARKS))
             if not told.good.any():
-                raise ValueError("goal: in no state do more good paths end than bad ones")
+                raise UserError("goal: in no state do more good paths end than bad ones")
             return _Wanted(goals.ends_in(told.good), told.good, told.marks, told.accuracy, learned=True)
-    raise ValueError(
+    raise UserError(
         f'goal: expected "state=X", "visits=X", "avoids=X", "reward>=x" or "good", got {goal!r}{_meant(goal, states)}'
     )
 
@@ -179,7 +180,7 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, last: Bool[np.ndarra
 def _number(name: str, states: np.ndarray) -> int:
     found = np.flatnonzero([str(s) == name for s in states.tolist()])
     if not found.size:
-        raise ValueError(f"goal: {unknown_state(name, states.tolist())}")
+        raise UserError(f"goal: {unknown_state(name, states.tolist())}")
     return int(found[0])
 
 
@@ -201,19 +202,19 @@ def _passing(
     for clause in clauses:
         found = re.fullmatch(r"(state|visits|avoids)\s*=\s*(.*)", clause, re.DOTALL)
         if found is None:
-            raise ValueError(
+            raise UserError(
                 f'goal: expected "state=X", "visits=X" or "avoids=X" between commas, got {clause!r}'
                 f"{_meant(clause, states)}"
             )
         number = _number(found[2], states)
         if found[1] == "state" and arrive is not last:
-            raise ValueError(f"goal: expected one state to end in, got {goal!r}")
+            raise UserError(f"goal: expected one state to end in, got {goal!r}")
         if found[1] == "state":
             arrive = np.arange(len(states)) == number
         elif wanted.setdefault(number, found[1]) != found[1]:
-            raise ValueError(f"goal: expected to visit or to avoid {found[2]!r}, got both in {goal!r}")
+            raise UserError(f"goal: expected to visit or to avoid {found[2]!r}, got both in {goal!r}")
     if len(wanted) > most_marks:
-        raise ValueError(f"goal: expected at most {most_marks} states to visit or to avoid, got {len(wanted)}")
+        raise UserError(f"goal: expected at most {most_marks} states to visit or to avoid, got {len(wanted)}")
     bits = np.arange(2 ** len(wanted))[:, None] >> np.arange(len(wanted)) & 1
     kept = (bits == [kind == "visits" for kind in wanted.values()]).all(1)
     ends = (kept[:, None] & arrive).ravel()

@@ -18,6 +18,7 @@ from pprjax import goals
 from pprjax.baselines.counterfactual import counterfactual_probabilities
 from pprjax.constraints import Constraints
 from pprjax.declare import Rule, product
+from pprjax.errors import UserError
 from pprjax.io import output_folder, write_json, write_table
 from pprjax.logs import imitation, marks
 from pprjax.logs.bins import Edges
@@ -137,7 +138,7 @@ class Fitted:
         """Raise a ValueError where the observed noise of a path takes too much: T S² A is more than 2²⁷."""
         needed = 0 if self.transition is None else self.max_steps * self.transition.size * self._memories**2
         if needed > MAX_CHANCES:
-            raise ValueError(
+            raise UserError(
                 f"noise: the observed noise of a path takes {needed:,} chances, of {self.max_steps} steps in a world "
                 f"of {self.env.num_states} states, more than {MAX_CHANCES:,}"
             )

@@ -18,6 +18,7 @@ from pprjax.certify.edits import whole_costs
 from pprjax.certify.graph import Weighed, weigh
 from pprjax.certify.near import CALLS, merged, near
 from pprjax.config import Config, check_config
+from pprjax.errors import UserError
 from pprjax.logs.answers import Answers, Originals
 from pprjax.logs.fitted import Fitted
 from pprjax.logs.graphs import Skeleton, graph, skeleton
@@ -141,11 +142,11 @@ def _halving(answers: Answers, solve: Callable[[np.ndarray], None], mine: Int[np
     """Solve these paths; where that fails or takes too much memory, one half and then the other. One alone fails."""
     try:
         solve(mine)
-    except (ValueError, MemoryError, jax.errors.JaxRuntimeError) as error:
+    except (UserError, MemoryError, jax.errors.JaxRuntimeError) as error:
         if len(mine) > 1:
             _halving(answers, solve, mine[: len(mine) // 2])
             _halving(answers, solve, mine[len(mine) // 2 :])
-        elif isinstance(error, ValueError):
+        elif isinstance(error, UserError):
             answers.fail(mine[0], str(error))
         elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
             length = int(np.asarray(answers.originals.paths.lengths)[mine[0]])
@@ -159,16 +160,16 @@ def check(fitted: Fitted, config: Config, search: Search) -> None:
     """Raise a ValueError for what no path of the log can be solved with."""
     check_config(config, 1)
     if config.distance != "edit":
-        raise ValueError(f'distance: the paths of a log differ in length, so expected "edit", got {config.distance!r}')
+        raise UserError(f'distance: the paths of a log differ in length, so expected "edit", got {config.distance!r}')
     if search.noise == "observed":
         fitted.check_noise()
     if search.method not in ("exact", "search"):
         return
     whole_costs(config)
     if fitted.transition is not None:
-        raise ValueError("method: chance decides in this log's world, so nothing can be certified; expected learn")
+        raise UserError("method: chance decides in this log's world, so nothing can be certified; expected learn")
     if not fitted.deterministic:
-        raise ValueError(
+        raise UserError(
             f"method: a log can't show that its world is deterministic; for {search.method}, say so: --deterministic, "
             "or deterministic=True in fit_log"
         )

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from pprjax.errors import UserError
 from pprjax.io import write_json
 from pprjax.logs import ray_engine
 from pprjax.logs.chunks import Job, begin, join, opened, solve_chunk
@@ -68,7 +69,7 @@ def run(
         _wait_for(job.manifest, job)
     known = json.loads(job.manifest.read_text(encoding="utf-8")) if job.manifest.exists() else None
     if known is not None and known != stamp:
-        raise ValueError(f"out: {job.work} holds chunks of another log or of other options; remove it to start anew")
+        raise UserError(f"out: {job.work} holds chunks of another log or of other options; remove it to start anew")
     log, fitted = opened(job) if known is not None else _begun(job, stamp)
     numbers = sorted(int(folder.name) for folder in (job.work / "chunks").iterdir())
     mine = numbers[me::num_processes]
@@ -102,7 +103,7 @@ def _wait_for(file: Path, job: Job) -> None:
     begun = False
     while not file.exists():
         if begun and not job.work.exists():
-            raise ValueError("process: another process gave up, and said why")
+            raise UserError("process: another process gave up, and said why")
         begun = begun or job.work.exists()
         time.sleep(POLL)
 

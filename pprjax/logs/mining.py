@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from pprjax import declare
 from pprjax.automaton import Automaton
 from pprjax.declare import Rule
+from pprjax.errors import UserError
 from pprjax.logs.answers import Originals
 from pprjax.logs.fitted import Fitted, numbers
 from pprjax.logs.log import Log
@@ -149,7 +150,7 @@ def mined(fitted: Fitted, log: Log) -> Fitted:
         ValueError: there is no goal, or no path meets it and keeps the rules that were given.
     """
     if fitted.goal is None:
-        raise ValueError("rules: to mine them takes a goal, which says what a good path is")
+        raise UserError("rules: to mine them takes a goal, which says what a good path is")
     chosen = _most_visited(fitted, log)
     place = np.full(len(fitted.states) + 1, len(chosen))  # the last: PAD
     place[chosen], place[PAD] = np.arange(len(chosen)), PAD
@@ -163,7 +164,7 @@ def mined(fitted: Fitted, log: Log) -> Fitted:
                 seen.add(variants[low : low + BLOCK], times[low : low + BLOCK])
     if not seen.num_paths:
         kept = " and keeps the rules that were given" if fitted.rules else ""
-        raise ValueError(f"rules: no path of the log meets the goal{kept}, so that none can be mined")
+        raise UserError(f"rules: no path of the log meets the goal{kept}, so that none can be mined")
     named = [dataclasses.replace(rule, symbols=tuple(chosen[list(rule.symbols)])) for rule in seen.candidates()]
     rules, left_out = _held(fitted, named)
     return dataclasses.replace(fitted, rules=rules, rules_left_out=left_out)

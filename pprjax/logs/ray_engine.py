@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from pprjax.errors import UserError
 from pprjax.logs import chunks
 from pprjax.logs.frames import Advance
 
@@ -21,7 +22,7 @@ from pprjax.logs.frames import Advance
 def check() -> None:
     """Raise a ValueError if there is no Ray."""
     if importlib.util.find_spec("ray") is None:
-        raise ValueError(
+        raise UserError(
             "engine: there is no Ray here; it comes with the extra `cluster`: "
             'python3 -m pip install "PATH/TO/pprjax[cluster]"'
         )

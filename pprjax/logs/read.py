@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from pprjax.errors import UserError
 from pprjax.io import replacing
 from pprjax.logs.bins import Edges, find_edges
 from pprjax.logs.columns import LIFECYCLE, RESOURCE, Columns
@@ -68,7 +69,7 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         whole, bad = assemble(frame, taken, survey, survey.counted and not rows.left_out)
         if strict and bad.height:
             row = bad.sort("file", "line").row(0, named=True)
-            raise ValueError(f"{placed(row['file'], row['line'])}: {row['reason']}")
+            raise UserError(f"{placed(row['file'], row['line'])}: {row['reason']}")
         whole = whole.with_columns(id=pl.Series(path_ids(whole["agent"], whole["path"])))
         paths = whole.select("id", "agent", "path", "states", "actions", "rewards", "good")
         _write_bucket(paths, home / "paths" / f"{bucket.name}.parquet")
@@ -79,9 +80,9 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
     bad_rows, counted = pl.concat(rejected).sort("file", "line"), [c for c in counted if c.num_paths]
     if not counted:
         first = [f"; the first, {placed(r['file'], r['line'])}: {r['reason']}" for r in bad_rows.head(1).to_dicts()]
-        raise ValueError(f"source: no whole path in it; {bad_rows.height} rows were rejected{''.join(first)}")
+        raise UserError(f"source: no whole path in it; {bad_rows.height} rows were rejected{''.join(first)}")
     if max(c.longest for c in counted) == 1:
-        raise ValueError("source: every path in it is one state alone: expected a path of two at least")
+        raise UserError("source: every path in it is one state alone: expected a path of two at least")
     return Log(
         buckets=tuple(sorted((home / "paths").glob("*.parquet"))),
         num_paths=sum(c.num_paths for c in counted),
@@ -165,9 +166,7 @@ def _batches(name: str, frame: pl.LazyFrame) -> Any:
     try:
         yield from frame.collect_batches(chunk_size=ROWS, engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise ValueError(
-            f"source: can't read {name}: {error}; expected a whole file, in UTF-8 if it is text"
-        ) from error
+        raise UserError(f"source: can't read {name}: {error}; expected a whole file, in UTF-8 if it is text") from error
 
 
 def _surveyed(folders: list[Path], asked: Columns, taken: Columns) -> tuple[Columns, Survey]:
@@ -186,7 +185,7 @@ def _surveyed(folders: list[Path], asked: Columns, taken: Columns) -> tuple[Colu
         return taken, survey
     out = "leave --agent out" if taken.agent != "agent" else 'give --agent ""'
     path = " ".join(taken.named()["path"])
-    raise ValueError(
+    raise UserError(
         f"agent: {survey.several:,} of {survey.num_paths:,} paths have several agents in {taken.agent!r}, the first "
         f"{survey.first!r}; expected one for each. If they are all one agent, {out}; if a name is that of one path for "
         f"each agent, give --path {path} {taken.agent}"

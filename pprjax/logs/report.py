@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from pprjax.errors import UserError
 from pprjax.logs.outputs import beside, earns, proved_infeasible
 
 BATCH = 10_000
@@ -109,14 +110,14 @@ def scanned(file: Path, columns: Sequence[str]) -> pl.LazyFrame:
         ValueError: there is no such file, or it lacks columns.
     """
     if not file.is_file():
-        raise ValueError(f"table: there is no file {file}; expected one that `pprjax recourse` wrote")
+        raise UserError(f"table: there is no file {file}; expected one that `pprjax recourse` wrote")
     try:
         names = pl.read_parquet_schema(file)
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise ValueError(f"table: expected what `pprjax recourse` wrote, got {file}: {error}") from error
+        raise UserError(f"table: expected what `pprjax recourse` wrote, got {file}: {error}") from error
     missing = [name for name in columns if name not in names]
     if missing:
-        raise ValueError(
+        raise UserError(
             f"table: expected what `pprjax recourse` wrote; {file} has no column {', '.join(map(repr, missing))}"
         )
     text = [name for name in ("agent", "path") if name in columns]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from pprjax.errors import UserError
 from pprjax.logs.bins import Edges, binned
 from pprjax.logs.columns import Columns
 from pprjax.logs.log import END
@@ -81,7 +82,7 @@ def _shown(batch: pl.DataFrame, column: str) -> pl.Expr:
     """The values as they are shown; lists and the like can't be told apart by a string."""
     dtype = batch.schema[column]
     if dtype.is_nested() or dtype == pl.Object:
-        raise ValueError(f"source: column {column!r}: expected strings, numbers or times, got {dtype}")
+        raise UserError(f"source: column {column!r}: expected strings, numbers or times, got {dtype}")
     return pl.col(column).dt.to_string() if dtype == pl.Duration else pl.col(column).cast(pl.String, strict=False)
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Int
 from pprjax import declare
 from pprjax.automaton import Automaton
 from pprjax.declare import COUNTED, ONE, TWO, ContradictionError, Rule
+from pprjax.errors import UserError
 from pprjax.logs.words import counted, unknown_state
 
 _ARGUMENT = r"""\s*("[^"]*"|'[^']*'|[^,()"'\s][^,()]*?)\s*"""
@@ -32,7 +33,7 @@ def parsed(texts: Sequence[str], states: np.ndarray) -> tuple[Rule, ...]:
         try:
             declare.product(rules)
         except ContradictionError as error:
-            raise ValueError(f"rules: no path at all keeps {_as_typed(error.rules, rules, texts)}") from None
+            raise UserError(f"rules: no path at all keeps {_as_typed(error.rules, rules, texts)}") from None
     return rules
 
 
@@ -56,7 +57,7 @@ def check_goal(
     arrives = meets(ends, marks, sorted({symbol for rule in rules for symbol in rule.symbols}))
     if (arrives & declare.product(rules)).hopeless[0]:
         named = _as_typed(declare.contradiction(rules, arrives), rules, texts)
-        raise ValueError(f"rules: no path at all meets the goal {goal!r} and keeps {named}")
+        raise UserError(f"rules: no path at all meets the goal {goal!r} and keeps {named}")
 
 
 def meets(ends: Bool[np.ndarray, " R"], marks: Int[np.ndarray, " k"], told: Sequence[int]) -> Automaton:
@@ -88,28 +89,28 @@ def _as_typed(some: Sequence[Rule], rules: Sequence[Rule], texts: Sequence[str])
 def _parsed(text: str, names: dict[str, int]) -> Rule:
     found = _RULE.fullmatch(text)
     if found is None:
-        raise ValueError(
+        raise UserError(
             f"rule {text!r}: expected a template and its states, such as succession(register, pay), names with commas "
             f"or parentheses in quotes; templates: {', '.join(ONE + TWO)}"
         )
     template = found[1]
     if template not in ONE + TWO:
-        raise ValueError(f"rule {text!r}: there is no template {template!r}; expected one of {', '.join(ONE + TWO)}")
+        raise UserError(f"rule {text!r}: there is no template {template!r}; expected one of {', '.join(ONE + TWO)}")
     arguments = re.findall(rf"{_ARGUMENT}(?:,|$)", text[text.index("(") + 1 : text.rindex(")")], re.DOTALL)
     wanted, options = 1 if template in ONE else 2, {}
     if len(arguments) > wanted:
         options = _options(text, template, arguments[wanted:])
     if len(arguments) < wanted:
         expected = f"expected {counted(wanted, 'state')}, as in {_form(template)}"
-        raise ValueError(f"rule {text!r}: {expected}; got {len(arguments)}")
+        raise UserError(f"rule {text!r}: {expected}; got {len(arguments)}")
     called = [a[1:-1] if a[0] in "\"'" else a for a in arguments[:wanted]]
     for name in called:
         if name not in names:
-            raise ValueError(f"rule {text!r}: {unknown_state(name, list(names))}")
+            raise UserError(f"rule {text!r}: {unknown_state(name, list(names))}")
     try:
         return Rule(template, tuple(names[name] for name in called), **options)
     except ValueError as error:
-        raise ValueError(f"rule {text!r}: {str(error).partition(': ')[2]}") from None
+        raise UserError(f"rule {text!r}: {str(error).partition(': ')[2]}") from None
 
 
 def _options(text: str, template: str, rest: list[str]) -> dict[str, Any]:
@@ -120,7 +121,7 @@ def _options(text: str, template: str, rest: list[str]) -> dict[str, Any]:
         return {"vacuous": rest[0] == "vacuous=True"}
     after = "a whole number" if template in COUNTED else "vacuous=False" if template in TWO else "nothing"
     expected = f"expected {after} after the state{'s' * (template in TWO)}, as in {_form(template)}"
-    raise ValueError(f"rule {text!r}: {expected}; got {', '.join(rest)}")
+    raise UserError(f"rule {text!r}: {expected}; got {', '.join(rest)}")
 
 
 def _form(template: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from pprjax.errors import UserError
 from pprjax.logs.columns import LIFECYCLE, STANDARD
 from pprjax.logs.xes import read_xes
 
@@ -55,7 +56,7 @@ def sources(source: Any, wanted: Collection[str], folder: Path) -> Iterator[Sour
         yield Source("frame", source.lazy().with_row_index(LINE))
     elif not isinstance(source, str | Path):
         if not hasattr(source, "columns"):
-            raise ValueError(f"source: expected a file, a folder or a frame, got {type(source).__name__}")
+            raise UserError(f"source: expected a file, a folder or a frame, got {type(source).__name__}")
         yield Source("frame", _of_pandas(source).lazy().with_row_index(LINE))
     else:
         for number, file in enumerate(files(Path(source))):
@@ -67,10 +68,10 @@ def sources(source: Any, wanted: Collection[str], folder: Path) -> Iterator[Sour
             yield found
 
 
-def unreadable(name: str, error: Exception) -> ValueError:
+def unreadable(name: str, error: Exception) -> UserError:
     """The error that says that a file can't be read."""
     text = "; expected text in UTF-8" if "utf" in str(error).lower() else ""
-    return ValueError(f"source: can't read {name}: {error}{text}")
+    return UserError(f"source: can't read {name}: {error}{text}")
 
 
 def ending(file: Path) -> str:
@@ -87,13 +88,13 @@ def files(source: Path) -> list[Path]:
     """
     found = sorted(p for p in source.iterdir() if ending(p) in READERS) if source.is_dir() else [source]
     if not found:
-        raise ValueError(f"source: expected parquet, CSV, JSONL or XES files in {source}, found none")
+        raise UserError(f"source: expected parquet, CSV, JSONL or XES files in {source}, found none")
     for file in found:
         if ending(file) not in READERS:
             plain = ", ".join(kind for kind in READERS if kind.count(".") == 1)
-            raise ValueError(f"source: expected a name that ends in {plain}, perhaps with .gz or .zst, got {file}")
+            raise UserError(f"source: expected a name that ends in {plain}, perhaps with .gz or .zst, got {file}")
         if not file.is_file():
-            raise ValueError(f"source: there is no file {file}")
+            raise UserError(f"source: there is no file {file}")
     return found
 
 
@@ -160,7 +161,7 @@ def _of_pandas(frame: Any) -> pl.DataFrame:
     names = [str(column) for column in frame.columns]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"source: expected columns of different names, got two called {twice!r}")
+        raise UserError(f"source: expected columns of different names, got two called {twice!r}")
     return pl.DataFrame([_series(name, frame[column]) for name, column in zip(names, frame.columns, strict=True)])
 
 

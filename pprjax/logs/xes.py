@@ -11,6 +11,8 @@ from xml.parsers import expat
 
 import polars as pl
 
+from pprjax.errors import UserError
+
 CASE = "case:"
 """What stands before the name of an attribute of a trace, in the table of its events."""
 
@@ -61,12 +63,12 @@ def read_xes(file: Path, wanted: Collection[str], folder: Path, line: str) -> pl
                 events.parser.Parse(block, False)
             events.parser.Parse(b"", True)
     except expat.ExpatError as error:
-        raise ValueError(f"source: {file} is not well-formed XML: {error}") from error
+        raise UserError(f"source: {file} is not well-formed XML: {error}") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"source: can't unpack {file}: {error}") from error
+        raise UserError(f"source: can't unpack {file}: {error}") from error
     events.flush()
     if not parts:
-        raise ValueError(f"source: expected events in {file}, found none")
+        raise UserError(f"source: expected events in {file}, found none")
     return pl.scan_parquet(parts).select(line, *(c for c in columns if c in events.seen))
 
 
@@ -86,7 +88,7 @@ class _Events:
         self.parser.StartDoctypeDeclHandler = self.refuse
 
     def refuse(self, name: str, *rest: Any) -> None:
-        raise ValueError(
+        raise UserError(
             f"source: line {self.parser.CurrentLineNumber}: expected XES without a document type, got <!DOCTYPE {name}>"
         )
 
@@ -95,7 +97,7 @@ class _Events:
         above = self.stack[-1] if self.stack else ""
         self.stack.append(tag)
         if len(self.stack) > DEPTH:
-            raise ValueError(f"source: line {self.parser.CurrentLineNumber}: more than {DEPTH} elements in each other")
+            raise UserError(f"source: line {self.parser.CurrentLineNumber}: more than {DEPTH} elements in each other")
         if tag == "trace":
             self.trace, self.first = {}, len(self.rows)
             self.num_traces += 1

@@ -14,6 +14,7 @@ from pprjax import ladder
 from pprjax.certify.limits import TooLargeError
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
+from pprjax.errors import UserError
 from pprjax.ladder import Ladder, Points, Wanted, tolerated
 from pprjax.paths import Paths
 from pprjax.rollout import Original, trace
@@ -94,7 +95,7 @@ def search_points(
         search = Search(task, original, replace(config, lambda_policy=lambda_policy), weight)
         best, unseen = beam.best, [beam.dropped]
         if np.isnan(beam.dropped).any():
-            raise ValueError(f"env.promise: expected a number, got NaN for a prefix of an edit of originals[{i}]")
+            raise UserError(f"env.promise: expected a number, got NaN for a prefix of an edit of originals[{i}]")
         limit = _limit(search, best, unseen)
         if calls and np.isfinite(search.goal_bound) and _is_open(best, limit, _unseen(search, best, unseen)):
             found = prove(search, best, calls=calls)
@@ -102,7 +103,7 @@ def search_points(
             limit = _limit(search, best, unseen)
             used[i] += found.calls
         if np.isposinf(best.value).any():
-            raise ValueError(
+            raise UserError(
                 f"env.goal_bound: {float(search.last_goal_bound):g} is not the most R_goal that may still come: a path "
                 f"that was found for originals[{i}] earns more"
             )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
+from pprjax.errors import UserError
 from pprjax.goals import Goal, reached
 from pprjax.policy import TablePolicy, softmax
 from pprjax.task import Task
@@ -35,9 +36,9 @@ def agent(env: GridWorld, driver: str = "experienced", *, temperature: float = 0
         ValueError: there is no such driver, or temperature is not above 0.
     """
     if driver not in LIKES:
-        raise ValueError(f"driver: expected one of {', '.join(LIKES)}, got {driver!r}")
+        raise UserError(f"driver: expected one of {', '.join(LIKES)}, got {driver!r}")
     if not temperature > 0:
-        raise ValueError(f"temperature: expected a number above 0, got {temperature}")
+        raise UserError(f"temperature: expected a number above 0, got {temperature}")
     next_state, reward, terminal = tables(env)
     likes = np.array([LIKES[driver].get(letter, 0.0) for letter in env.cells])
     q = action_values(next_state, reward + likes[next_state % likes.size], terminal, num_steps=env.num_states)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from pprjax.config import PAPER, Config, check_config
+from pprjax.errors import UserError
 from pprjax_envs.gridworld.settings import DRIVERS, SETTINGS
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def main(
     from pprjax.io import output_folder, write_json, write_table
 
     if num < 1:
-        raise ValueError(f"num: expected at least 1, got {num}")
+        raise UserError(f"num: expected at least 1, got {num}")
     check_config(config, num)
 
     from rich.console import Console
@@ -98,7 +99,7 @@ def read_map(argument: str, path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{argument}: expected a text file with a map, got {path}: {error}") from error
+        raise UserError(f"{argument}: expected a text file with a map, got {path}: {error}") from error
 
 
 def _summary(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from pprjax.errors import UserError
 from pprjax.paths import Paths
 from pprjax_envs.gridworld.maps import LETTERS
 
@@ -44,14 +45,14 @@ def cells_of(name: str, path: Paths | np.ndarray | list[int], num_cells: int) ->
     """
     if isinstance(path, Paths):
         if len(path) != 1:
-            raise ValueError(f"{name}: expected one path, got {len(path)}")
+            raise UserError(f"{name}: expected one path, got {len(path)}")
         path = path.to_lists()[0]
     route = np.asarray(path)
     if route.ndim != 1 or not route.size or route.dtype.kind not in "iu":
-        raise ValueError(f"{name}: expected symbols int[T], got {route.dtype} of shape {route.shape}")
+        raise UserError(f"{name}: expected symbols int[T], got {route.dtype} of shape {route.shape}")
     bad = np.flatnonzero((route < 0) | (route >= num_cells))
     if bad.size:
-        raise ValueError(f"{name}[{bad[0]}]: expected a cell in [0, {num_cells - 1}], got {route[bad[0]]}")
+        raise UserError(f"{name}[{bad[0]}]: expected a cell in [0, {num_cells - 1}], got {route[bad[0]]}")
     return route
 
 

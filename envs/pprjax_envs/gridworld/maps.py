@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
+from pprjax.errors import UserError
+
 LETTERS = {
     "S": "start",
     "F": "flag",
@@ -43,33 +45,33 @@ def parse(map: str | Sequence[str]) -> np.ndarray:
     """
     rows = map.split() if isinstance(map, str) else list(map)
     if not rows or not rows[0]:
-        raise ValueError("map: expected at least a start and a flag, got an empty map (row 0, column 0)")
+        raise UserError("map: expected at least a start and a flag, got an empty map (row 0, column 0)")
     width = len(rows[0])
     for r, row in enumerate(rows):
         if len(row) != width:
             column = min(len(row), width)
-            raise ValueError(
+            raise UserError(
                 f"map: row {r}, column {column}: expected {width} columns as in row 0, got {len(row)}, counted from 0"
             )
     grid = np.array([list(row) for row in rows])
     unknown = np.argwhere(~np.isin(grid, list(LETTERS)))
     if unknown.size:
         r, c = unknown[0].tolist()
-        raise ValueError(f"map: {_at(r, c)}: expected one of {' '.join(LETTERS)}, got {str(grid[r, c])!r}")
+        raise UserError(f"map: {_at(r, c)}: expected one of {' '.join(LETTERS)}, got {str(grid[r, c])!r}")
     starts, flags, moneys = (np.argwhere(grid == letter).tolist() for letter in "SF$")
     if len(starts) != 1:
         where = f"a second one at {_at(*starts[1])}" if starts else f"none in {_whole(grid)}"
-        raise ValueError(f"map: expected one start S, got {where}")
+        raise UserError(f"map: expected one start S, got {where}")
     if not flags:
-        raise ValueError(f"map: expected a flag F, got none in {_whole(grid)}")
+        raise UserError(f"map: expected a flag F, got none in {_whole(grid)}")
     if len(moneys) > MAX_MONEYS:
-        raise ValueError(
+        raise UserError(
             f"map: expected at most {MAX_MONEYS} moneys $, each doubles the states, got another at "
             f"{_at(*moneys[MAX_MONEYS])}"
         )
     start = int(np.ravel_multi_index(starts[0], grid.shape))
     if not np.isfinite(distances_from(move_table(grid), start)[grid.ravel() == "F"]).any():
-        raise ValueError(f"map: the flag at {_at(*flags[0])} is out of reach of the start at {_at(*starts[0])}")
+        raise UserError(f"map: the flag at {_at(*flags[0])} is out of reach of the start at {_at(*starts[0])}")
     return grid
 
 

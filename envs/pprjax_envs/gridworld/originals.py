@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
+from pprjax.errors import UserError
 from pprjax.paths import Paths
 from pprjax_envs.gridworld.maps import distances_from, distances_to
 from pprjax_envs.gridworld.world import GridWorld, action_values, tables
@@ -33,9 +34,9 @@ def bad_paths(env: GridWorld, num: int, seed: int = 0) -> Paths:
         ValueError: num is below 1, or seed below 0.
     """
     if num < 1:
-        raise ValueError(f"num: expected at least 1 path, got {num}")
+        raise UserError(f"num: expected at least 1 path, got {num}")
     if seed < 0:
-        raise ValueError(f"seed: expected at least 0, got {seed}")
+        raise UserError(f"seed: expected at least 0, got {seed}")
     rng = np.random.default_rng(seed)
     next_state, reward, terminal = tables(env)
     cells, start, limit = env.cells, int(env.default_params.start), int(env.default_params.max_steps_in_episode)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from pprjax.config import PAPER, Config
+from pprjax.errors import UserError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -107,11 +108,11 @@ def main(
 
 def _check(num: int, heat: int, maps: tuple[Path, ...]) -> None:
     if num < 2:
-        raise ValueError(f"num: expected at least 2 routes, got {num}")
+        raise UserError(f"num: expected at least 2 routes, got {num}")
     if not 1 <= heat <= num:
-        raise ValueError(f"heat: expected 1 to {num} of the routes, got {heat}")
+        raise UserError(f"heat: expected 1 to {num} of the routes, got {heat}")
     if len({path.stem for path in maps}) < len(maps):
-        raise ValueError(f"maps: expected files of different names, got {', '.join(map(str, maps))}")
+        raise UserError(f"maps: expected files of different names, got {', '.join(map(str, maps))}")
 
 
 def _write(folder: Path, tables: dict[str, pl.DataFrame], worlds: dict[str, GridWorld], *, title: str) -> list[str]:

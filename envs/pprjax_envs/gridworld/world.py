@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.errors import UserError
 from pprjax_envs.gridworld import drawing
 from pprjax_envs.gridworld.maps import ACTIONS, DEFAULT_MAP, distances_to, move_table, parse
 from pprjax_envs.tabular import TabularMDP, TabularParams, TabularState
@@ -65,7 +66,7 @@ class GridWorld(TabularMDP):
         )
         nearest = int(min(distances_to(moves, flag)[start] for flag in np.flatnonzero(cells == "F").tolist()))
         if nearest > max_steps:
-            raise ValueError(f"max_steps: the flag is {nearest} moves from the start, got {max_steps}")
+            raise UserError(f"max_steps: the flag is {nearest} moves from the start, got {max_steps}")
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -15,6 +15,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Float, Int
 
+from pprjax.errors import UserError
 from pprjax.learn.networks import QNetwork
 from pprjax.policy import Carry, TablePolicy, softmax
 from pprjax_envs import weights
@@ -332,5 +333,5 @@ def _settings(env: MarioEnv, training: Training | None) -> Training:
 
 def _coin_reward(player: str) -> float:
     if player not in COIN_REWARDS:
-        raise ValueError(f"player: expected one of {', '.join(COIN_REWARDS)}, got {player!r}")
+        raise UserError(f"player: expected one of {', '.join(COIN_REWARDS)}, got {player!r}")
     return COIN_REWARDS[player]

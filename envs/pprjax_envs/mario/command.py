@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from pprjax.errors import UserError
 from pprjax_envs.mario.settings import CALLS, LAMBDA_PATH, LAMBDA_POLICY, ORIGINALS, PLAYERS, REACH, steps_for
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class World:
 
         rom_hash()
         if not self.snapshots > 0:
-            raise ValueError(f"snapshots: expected a number of GiB above 0, got {self.snapshots}")
+            raise UserError(f"snapshots: expected a number of GiB above 0, got {self.snapshots}")
         from pprjax_envs.mario.world import MarioEnv
 
         memory = int(self.snapshots * 2**30)
@@ -80,7 +81,7 @@ def main(
     """
     started = time.perf_counter()
     if calls < 0:
-        raise ValueError(f"calls: expected at least 0, got {calls}")
+        raise UserError(f"calls: expected at least 0, got {calls}")
     env = game.env()
 
     from rich.console import Console

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Float, UInt8
 
+from pprjax.errors import UserError
+
 BUTTONS = {"A": 0x01, "B": 0x02, "up": 0x10, "down": 0x20, "left": 0x40, "right": 0x80}
 """Bits of the joypad, as nes-py takes them."""
 
@@ -121,7 +123,7 @@ class NESEmulator:
         stage = _stage(game.stage)
         self._buttons = [_buttons(action) for action in game.actions]
         if not self._buttons or game.frame_skip < 1:
-            raise ValueError(
+            raise UserError(
                 f"actions, frame_skip: expected at least 1 of each, got {len(game.actions)} and {game.frame_skip}"
             )
         self._game: Any = _game(stage)
@@ -218,7 +220,7 @@ def rom_hash() -> str:
         path = importlib.import_module("gym_super_mario_bros._roms").smb1_rom_path()
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except (ImportError, AttributeError, OSError) as error:
-        raise ValueError(INSTALL) from error
+        raise UserError(INSTALL) from error
 
 
 def _digest(content: bytes) -> bytes:
@@ -233,20 +235,20 @@ def _game(stage: tuple[int, int]) -> Any:
             module = importlib.import_module("gym_super_mario_bros.smb_env")
             return module.SuperMarioBrosEnv(target=stage)
     except ImportError as error:
-        raise ValueError(INSTALL) from error
+        raise UserError(INSTALL) from error
 
 
 def _stage(stage: str) -> tuple[int, int]:
     world, _, number = stage.partition("-")
     if not (world in set("12345678") and number in set("1234")):
-        raise ValueError(f'stage: expected a world and a stage from "1-1" to "8-4", got {stage!r}')
+        raise UserError(f'stage: expected a world and a stage from "1-1" to "8-4", got {stage!r}')
     return int(world), int(number)
 
 
 def _buttons(action: str) -> int:
     names = [name for name in action.split(" + ") if name]
     if not set(names) <= set(BUTTONS):
-        raise ValueError(f"actions: expected names out of {', '.join(BUTTONS)} joined by ' + ', got {action!r}")
+        raise UserError(f"actions: expected names out of {', '.join(BUTTONS)} joined by ' + ', got {action!r}")
     return sum({BUTTONS[name] for name in names})
 
 

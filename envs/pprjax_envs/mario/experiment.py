@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from pprjax import score
+from pprjax.errors import UserError
 from pprjax.paths import Paths
 from pprjax.policy import Policy, TablePolicy
 from pprjax_envs.mario.agents import NetworkPolicy, trials
@@ -70,7 +71,7 @@ def recourses(
             found = explored_frontier(env, players[player], plays[name], goal_x=original.goal_x, **weights)
             best, whose = found.at(lambda_path), {"original": name, "player": player}
             if best is None:
-                raise ValueError(f"{name}: expected a path beyond x = {original.goal_x}, found none for the {player}")
+                raise UserError(f"{name}: expected a path beyond x = {original.goal_x}, found none for the {player}")
             ladder = _scored(env, players[player], found.rungs, plays[name])
             rungs += [whose | rung for rung in ladder]
             chosen = ladder[found.rungs.index(best)]

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int, UInt8
 
+from pprjax.errors import UserError
 from pprjax_envs.mario.emulator import SIDE, STACK, Emulator, Facts
 
 MEMORY = 2**30
@@ -128,7 +129,7 @@ class Explorer:
         known: Nodes | None = None,
     ):
         if num_emulators < 1:
-            raise ValueError(f"num_emulators: expected at least 1, got {num_emulators}")
+            raise UserError(f"num_emulators: expected at least 1, got {num_emulators}")
         self._emulators = [make() for _ in range(num_emulators)]
         self._pool = ThreadPoolExecutor(num_emulators, thread_name_prefix="emulator")
         self._lock = threading.RLock()
@@ -301,12 +302,12 @@ class Explorer:
 
     def _take(self, known: Nodes) -> None:
         if known.following.shape[1] != self.num_actions or known.features.shape[1] != self.num_features:
-            raise ValueError(
+            raise UserError(
                 f"known: expected nodes with {self.num_actions} actions and {self.num_features} features, got "
                 f"{known.following.shape[1]} and {known.features.shape[1]}"
             )
         if known.key[ROOT].tobytes() != self._root.key:
-            raise ValueError("known: expected nodes of the same game, got another start")
+            raise UserError("known: expected nodes of the same game, got another start")
         self._table = known.map(np.array)
         self._used = np.zeros(len(known.x), np.int64)
         self._numbers = {key.tobytes(): i for i, key in enumerate(known.key)}

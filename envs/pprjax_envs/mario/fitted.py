@@ -22,6 +22,7 @@ import optax
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.errors import UserError
 from pprjax_envs.mario.explorer import DONE, UNKNOWN, Nodes
 from pprjax_envs.mario.table import reached
 
@@ -68,15 +69,15 @@ def check(training: Training) -> Training:
     """The same, or a ValueError that names the setting that is out of range."""
     for name in ("rounds", "num_paths", "first_width", "beams", "width", "depth", "updates", "batch_size", "units"):
         if getattr(training, name) < 1:
-            raise ValueError(f"{name}: expected at least 1, got {getattr(training, name)}")
+            raise UserError(f"{name}: expected at least 1, got {getattr(training, name)}")
     for name in ("learning_rate", "temperature"):
         if not getattr(training, name) > 0:
-            raise ValueError(f"{name}: expected a number above 0, got {getattr(training, name)}")
+            raise UserError(f"{name}: expected a number above 0, got {getattr(training, name)}")
     for name in ("gamma", "slip"):
         if not 0 <= getattr(training, name) <= 1:
-            raise ValueError(f"{name}: expected a number in [0, 1], got {getattr(training, name)}")
+            raise UserError(f"{name}: expected a number in [0, 1], got {getattr(training, name)}")
     if not training.temperatures or not min(training.temperatures) > 0:
-        raise ValueError(f"temperatures: expected numbers above 0, got {training.temperatures}")
+        raise UserError(f"temperatures: expected numbers above 0, got {training.temperatures}")
     return training
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.errors import UserError
 from pprjax.io import replacing
 from pprjax.paths import Paths
 from pprjax_envs.mario.emulator import Game
@@ -113,7 +114,7 @@ def save(nodes: Nodes, game: Game, path: str | os.PathLike) -> None:
     Pictures are left out: they are frames of the game.
     """
     if game.pictures:
-        raise ValueError("pictures: expected a game without, since a table holds no frames of the game")
+        raise UserError("pictures: expected a game without, since a table holds no frames of the game")
     arrays: dict[str, Any] = canonical(nodes)[0].arrays()
     about = np.frombuffer(json.dumps({"format": FORMAT, **dataclasses.asdict(game)}).encode(), np.uint8)
     with replacing(path) as aside, open(aside, "wb") as file:
@@ -134,15 +135,15 @@ def load(path: str | os.PathLike, game: Game | None = None) -> tuple[Nodes, Game
             about = json.loads(file["about"].tobytes())
             arrays = {field.name: file[field.name] for field in dataclasses.fields(Nodes) if field.name in file}
         if about.pop("format") != FORMAT:
-            raise ValueError("another version's")
+            raise UserError("another version's")
         saved = Game(**about | {"actions": tuple(about["actions"])})
         nodes = Nodes(**arrays, pictures=[])
     except (OSError, EOFError, zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"table: expected a table of Mario's, got {path}: {error}") from error
+        raise UserError(f"table: expected a table of Mario's, got {path}: {error}") from error
     if game is not None and saved != game:
         differs = [name for name, value in vars(saved).items() if value != getattr(game, name)]
         wanted = ", ".join(f"{name} {getattr(game, name)!r} and not {getattr(saved, name)!r}" for name in differs)
-        raise ValueError(f"table: expected {wanted} in {path}")
+        raise UserError(f"table: expected {wanted} in {path}")
     return nodes, saved
 
 

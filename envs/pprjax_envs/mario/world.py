@@ -22,6 +22,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.errors import UserError
 from pprjax.goals import Goal, reached
 from pprjax.paths import Paths
 from pprjax.policy import Policy
@@ -91,10 +92,10 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
     ):
         for name, value, choices in (("symbols", symbols, SYMBOLS), ("view", view, VIEWS)):
             if value not in choices:
-                raise ValueError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
+                raise UserError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
         max_steps = steps_for(goal_x) if max_steps is None else max_steps
         if max_steps < 1:
-            raise ValueError(f"max_steps: expected at least 1, got {max_steps}")
+            raise UserError(f"max_steps: expected at least 1, got {max_steps}")
         self.symbols, self.view = symbols, view
         pictures = view == "pixels"
         if isinstance(game, Game):
@@ -108,7 +109,7 @@ class MarioEnv(environment.Environment[MarioState, MarioParams]):
         stay = self.explorer.step(np.array([ROOT]), np.array([-1]))
         self._root = jax.tree.map(lambda x: x[0], stay)
         if goal_x <= self._root.x:
-            raise ValueError(f"goal_x: expected more than the start's {self._root.x} pixels, got {goal_x}")
+            raise UserError(f"goal_x: expected more than the start's {self._root.x} pixels, got {goal_x}")
         self._shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), np.asarray(x).dtype), self._root)
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.errors import UserError
 from pprjax_envs.lstm import LSTMClassifier
 from pprjax_envs.sequence import Classifier, class_probs
 
@@ -56,11 +57,11 @@ def symbol_changes(
     """
     sequences, allowed = np.asarray(sequences, np.int32), np.asarray(allowed, bool)
     if sequences.ndim != 2 or allowed.ndim != 2 or allowed.shape[0] != sequences.shape[1]:
-        raise ValueError(f"sequences, allowed: expected [B, L] and [L, V], got {sequences.shape} and {allowed.shape}")
+        raise UserError(f"sequences, allowed: expected [B, L] and [L, V], got {sequences.shape} and {allowed.shape}")
     if not 0 <= max_changes <= sequences.shape[1]:
-        raise ValueError(f"max_changes: expected a number in [0, {sequences.shape[1]}], got {max_changes}")
+        raise UserError(f"max_changes: expected a number in [0, {sequences.shape[1]}], got {max_changes}")
     if width < 1:
-        raise ValueError(f"width: expected at least 1, got {width}")
+        raise UserError(f"width: expected at least 1, got {width}")
     log_odds, found = _all_changes(classifier, wanted, sequences, allowed, max_changes, width)
     log_odds, found = np.array(log_odds), np.array(found)
     for k in range(1, max_changes + 1):  # at most k, not exactly k

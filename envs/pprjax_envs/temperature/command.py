@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import tyro
 
 from pprjax.config import Config
+from pprjax.errors import UserError
 from pprjax_envs.temperature.settings import CALLS, INDEL, METHODS, PAPER, SETTINGS
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _read(data: Path | None, cities: tuple[str, str], seed: int) -> Source:
         years, others = temperature.set_aside(found)
         return Source(years, (Bayes.fitted(others), NearestYears.among(others)), dropped)
     if tuple(cities) != tuple(temperature.NORMALS):
-        raise ValueError(
+        raise UserError(
             f"cities: without --data there are only {' '.join(temperature.NORMALS)}, got {' '.join(cities)}"
         )
     others = temperature.simulate(seed=seed + OTHER_SEED)

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from flax import struct
 
+from pprjax.errors import UserError
 from pprjax_envs.temperature.years import Years
 
 COLUMNS = ("Region", "Country", "State", "City", "Month", "Day", "Year", "AvgTemperature")
@@ -59,7 +60,7 @@ def read_years(path: str | os.PathLike, cities: tuple[str, str]) -> tuple[Years,
     """
     first, second = (city.strip() for city in cities)
     if not first or not second or first.casefold() == second.casefold():
-        raise ValueError(f"cities: expected two different names, got {first!r} and {second!r}")
+        raise UserError(f"cities: expected two different names, got {first!r} and {second!r}")
     wanted = [_Place(city) for city in (first, second)]
     dropped: Counter[str] = Counter()
     with Path(path).open("rb") as file:
@@ -76,7 +77,7 @@ def read_years(path: str | os.PathLike, cities: tuple[str, str]) -> tuple[Years,
             dropped["rows of places with hardly any"] += len(place.seen.pop(where))  # as a slip of the pen makes them
         if len(place.seen) > 1:
             there = "; ".join(sorted(", ".join(filter(None, where)) for where in place.seen))
-            raise ValueError(
+            raise UserError(
                 f"cities: {place.city!r} is the name of several places ({there}); write City, State or City, Country"
             )
 
@@ -88,7 +89,7 @@ def read_years(path: str | os.PathLike, cities: tuple[str, str]) -> tuple[Years,
     report = Dropped(rows=dict(sorted(dropped.items())), years=incomplete)
     for city, means in zip((first, second), degrees, strict=True):
         if len(means) < 2:
-            raise ValueError(f"cities: expected at least 2 complete years of {city}, got {len(means)} ({report})")
+            raise UserError(f"cities: expected at least 2 complete years of {city}, got {len(means)} ({report})")
     return Years(cities=(first, second), degrees=tuple(degrees), source=Path(path).name), report
 
 
@@ -174,7 +175,7 @@ def _header(row: list[str]) -> tuple[str, ...] | None:
         return None
     lacking = [name for name in COLUMNS if name not in names]
     if lacking:
-        raise ValueError(f"data: the header lacks {', '.join(lacking)}; expected {', '.join(COLUMNS)}")
+        raise UserError(f"data: the header lacks {', '.join(lacking)}; expected {', '.join(COLUMNS)}")
     return names
 
 

@@ -8,6 +8,8 @@ import numpy as np
 from flax import struct
 from jaxtyping import Float, Int
 
+from pprjax.errors import UserError
+
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 NORMALS = {
@@ -42,9 +44,9 @@ class Scale:
 
     def __post_init__(self):
         if not (np.isfinite(self.resolution) and self.resolution > 0):
-            raise ValueError(f"resolution: expected a number of °F above 0, got {self.resolution}")
+            raise UserError(f"resolution: expected a number of °F above 0, got {self.resolution}")
         if not self.low + self.resolution <= self.high < np.inf:
-            raise ValueError(
+            raise UserError(
                 f"low, high: expected at least two symbols of {self.resolution} °F, got {self.low} to {self.high}"
             )
 
@@ -110,7 +112,7 @@ def simulate(num_years: int = 40, seed: int = 0) -> Years:
         ValueError: num_years is below 2.
     """
     if num_years < 2:
-        raise ValueError(f"num_years: expected at least 2 years of a city, got {num_years}")
+        raise UserError(f"num_years: expected at least 2 years of a city, got {num_years}")
     rng = np.random.default_rng(seed)
     first, second = NORMALS
     cities = (first, second)
@@ -134,7 +136,7 @@ def augment(degrees: Float[np.ndarray, "N 12"], num: int, seed: int = 0) -> Floa
     """
     degrees = np.asarray(degrees, float)
     if len(degrees) == 0 or num < 0:
-        raise ValueError(f"degrees, num: expected at least one year and num ≥ 0, got {len(degrees)} and {num}")
+        raise UserError(f"degrees, num: expected at least one year and num ≥ 0, got {len(degrees)} and {num}")
     rng = np.random.default_rng(seed)
     base = degrees[np.arange(num) % len(degrees)]
     shift = rng.uniform(1.0, 2.0, base.shape) * rng.choice([-1.0, 1.0], base.shape)
@@ -165,12 +167,12 @@ def split(
     """
     for name, value in {"num_train": num_train, "num_test": num_test}.items():
         if value < 2 or value % 2:
-            raise ValueError(f"{name}: expected an even number of at least 2, half of it a city, got {value}")
+            raise UserError(f"{name}: expected an even number of at least 2, half of it a city, got {value}")
     rng = np.random.default_rng(seed)
     parts: dict[str, list[np.ndarray]] = {"train": [], "test": []}
     for city, degrees in zip(years.cities, years.degrees, strict=True):
         if len(degrees) < 2:
-            raise ValueError(f"years: expected at least 2 complete years of {city}, got {len(degrees)}")
+            raise UserError(f"years: expected at least 2 complete years of {city}, got {len(degrees)}")
         held_out = min(max(1, len(degrees) // 4), num_test // 2)
         shuffled = degrees[rng.permutation(len(degrees))]
         for name, part, num in (
@@ -202,7 +204,7 @@ def set_aside(years: Years, every: int = 3) -> tuple[Years, Years]:
         away = np.arange(len(degrees)) % every == 0
         for purpose, chosen in zip(parts, (degrees[~away], degrees[away]), strict=True):
             if len(chosen) < 2:
-                raise ValueError(f"years: expected at least 2 years of {city} {purpose}, got {len(chosen)}")
+                raise UserError(f"years: expected at least 2 years of {city} {purpose}, got {len(chosen)}")
             parts[purpose].append(chosen)
     kept, aside = (dataclasses.replace(years, degrees=tuple(degrees)) for degrees in parts.values())
     return kept, aside

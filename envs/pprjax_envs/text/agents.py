@@ -11,6 +11,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Float
 
+from pprjax.errors import UserError
 from pprjax.paths import PAD
 from pprjax_envs import weights
 from pprjax_envs.sequence import log_probs
@@ -76,7 +77,7 @@ def sentence_log_probs(author: Author, sentences: Sequence[Sequence[str]]) -> Fl
     """
     longest = max(map(len, sentences), default=0)
     if longest >= author.policy.room:
-        raise ValueError(f"sentences: expected at most {author.policy.room - 1} words, got {longest}")
+        raise UserError(f"sentences: expected at most {author.policy.room - 1} words, got {longest}")
     own = [author.vocabulary.encode(words) for words in sentences]
     start, room = author.vocabulary.num_tokens, -(-(longest + 1) // 8) * 8
     tokens = np.full((len(sentences), room), PAD, np.int32)

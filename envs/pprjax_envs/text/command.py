@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from pprjax.config import Config, check_config
+from pprjax.errors import UserError
 from pprjax.reward import Habit
 from pprjax_envs.text.settings import MAX_WORDS, PAPER, SETTINGS
 
@@ -158,9 +159,9 @@ def _print_means(console: Console, summary: pl.DataFrame, judges: Judges) -> Non
 def _check(lambdas: Sequence[float], max_words: int) -> None:
     bad = [x for x in lambdas if not 0 <= x < math.inf]
     if bad:
-        raise ValueError(f"lambdas: expected finite numbers of at least 0, got {bad[0]}")
+        raise UserError(f"lambdas: expected finite numbers of at least 0, got {bad[0]}")
     if max_words < 1:
-        raise ValueError(f"max_words: expected at least 1, got {max_words}")
+        raise UserError(f"max_words: expected at least 1, got {max_words}")
 
 
 def _check_length(sentence: str, max_words: int) -> None:
@@ -168,14 +169,14 @@ def _check_length(sentence: str, max_words: int) -> None:
 
     num = len(words_of(sentence))
     if num > max_words:
-        raise ValueError(f"sentence: expected 1 to {max_words} words, got {num} in {sentence!r}")
+        raise UserError(f"sentence: expected 1 to {max_words} words, got {num} in {sentence!r}")
 
 
 def _sentences(sentence: str | None, path: Path | None, towards: str | None) -> list[tuple[str, Any]]:
     from pprjax_envs.text.corpus import words_of
 
     if sentence is not None and path is not None:
-        raise ValueError("input: expected a sentence or a file, got both")
+        raise UserError("input: expected a sentence or a file, got both")
     if sentence is not None:
         words_of(sentence)
         return [(sentence, towards)]
@@ -184,12 +185,12 @@ def _sentences(sentence: str | None, path: Path | None, towards: str | None) -> 
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise ValueError(f"input: {path} is not UTF-8 at byte {error.start}") from None
+        raise UserError(f"input: {path} is not UTF-8 at byte {error.start}") from None
     except OSError as error:
-        raise ValueError(f"input: can't read {path} ({error.strerror})") from None
+        raise UserError(f"input: can't read {path} ({error.strerror})") from None
     lines = [line.strip() for line in lines if line.strip()]
     if not lines:
-        raise ValueError(f"input: {path} has no sentence")
+        raise UserError(f"input: {path} has no sentence")
     return [(line, towards) for line in lines]
 
 
@@ -202,7 +203,7 @@ def _authors(
     corpora, models = [named(spec) for spec in corpus], [_model(spec) for spec in model]
     names = [author.name for author in (*corpora, *models)]
     if len(set(names)) < len(names) or not names:
-        raise ValueError(f"corpus: expected authors of different names, got {', '.join(names) or 'none'}")
+        raise UserError(f"corpus: expected authors of different names, got {', '.join(names) or 'none'}")
     return [*(_author(own_words, seed, cache, console) for own_words in corpora), *models]
 
 
@@ -234,7 +235,7 @@ def _model(spec: str) -> LanguageModel:
 
     name, sign, folder = spec.partition("=")
     if not (sign and name and folder):
-        raise ValueError(f"model: expected NAME=FOLDER, got {spec!r}")
+        raise UserError(f"model: expected NAME=FOLDER, got {spec!r}")
     model = LanguageModel(folder)
     model.name = name
     return model
@@ -248,5 +249,5 @@ def _judges(name: str) -> Judges:
     if name == "textblob":
         return Judges(asked=TextBlob(), other=VADER())
     if name != "vader" and not Path(name).is_dir():
-        raise ValueError(f"judge: expected vader, textblob or the folder of a classifier, got {name!r}")
+        raise UserError(f"judge: expected vader, textblob or the folder of a classifier, got {name!r}")
     return Judges(asked=VADER() if name == "vader" else HuggingFaceJudge(name), other=TextBlob())

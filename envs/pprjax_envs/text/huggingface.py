@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from pprjax.errors import UserError
 from pprjax_envs.text.huggingface_policy import HuggingFacePolicy, register
 from pprjax_envs.text.pretrained import load
 
@@ -67,7 +68,7 @@ class LanguageModel:
     ):
         for name, value, least in (("batch_size", batch_size, 1), ("memory", memory, 0)):
             if value < least:
-                raise ValueError(f"{name}: expected at least {least}, got {value}")
+                raise UserError(f"{name}: expected at least {least}, got {value}")
         self.network, self.tokenizer = load(
             "AutoModelForCausalLM", model, device=device, dtype=dtype, gguf_file=gguf_file, download=download
         )
@@ -87,7 +88,7 @@ class LanguageModel:
         """Tokens of a prefix at most, the start included; None if there is no limit."""
         self._probe()
         if len(self.tokenizer) > self.num_tokens:
-            raise ValueError(
+            raise UserError(
                 f"model: expected at most {self.num_tokens} tokens, as many as the model has, got a tokenizer with "
                 f"{len(self.tokenizer)}"
             )
@@ -104,7 +105,7 @@ class LanguageModel:
         """
         if not 1 <= max_length <= (self.max_length or max_length):
             most = "" if self.max_length is None else f" and at most {self.max_length}, which the model reads"
-            raise ValueError(f"max_length: expected at least 1{most}, got {max_length}")
+            raise UserError(f"max_length: expected at least 1{most}, got {max_length}")
         return HuggingFacePolicy(handle=jnp.int32(self._number), num_tokens=self.num_tokens, max_length=max_length)
 
     @cached_property
@@ -125,9 +126,9 @@ class LanguageModel:
         """
         tokens = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         if not tokens:
-            raise ValueError(f"text: expected at least one token, got {text!r}")
+            raise UserError(f"text: expected at least one token, got {text!r}")
         if self.tokenizer.unk_token_id in tokens:
-            raise ValueError(f"text: expected words that the model has tokens for, got {text!r}")
+            raise UserError(f"text: expected words that the model has tokens for, got {text!r}")
         return np.asarray(tokens, np.int32)
 
     def text_of(self, tokens: Sequence[int] | Int[np.ndarray, " n"]) -> str:
@@ -184,9 +185,9 @@ class LanguageModel:
             try:
                 rows.append([self.start, *self.tokens_of(text).tolist()])
             except ValueError as error:
-                raise ValueError(f"texts[{i}]: {str(error).removeprefix('text: ')}") from error
+                raise UserError(f"texts[{i}]: {str(error).removeprefix('text: ')}") from error
             if self.max_length is not None and len(rows[i]) - 1 > self.max_length:
-                raise ValueError(f"texts[{i}]: expected at most {self.max_length} tokens, got {len(rows[i]) - 1}")
+                raise UserError(f"texts[{i}]: expected at most {self.max_length} tokens, got {len(rows[i]) - 1}")
         found: list[Any] = [None] * len(rows)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         for low in range(0, len(rows), self._batch_size):
@@ -226,11 +227,11 @@ class LanguageModel:
         if token is not None:
             number = self.tokenizer.get_vocab().get(token)
             if number is None:
-                raise ValueError(f"{name}: expected a token of the model, got {token!r}")
+                raise UserError(f"{name}: expected a token of the model, got {token!r}")
             return number
         number = next((x for x in defaults if x is not None), None)
         if number is None:
-            raise ValueError(f"{name}: the tokenizer of {self.name} has none of its own; name one of its tokens")
+            raise UserError(f"{name}: the tokenizer of {self.name} has none of its own; name one of its tokens")
         return number
 
     def _probe(self) -> None:
@@ -258,13 +259,13 @@ class LanguageModel:
     def _checked(self, i: int, tokens: Int[np.ndarray, " n"]) -> bytes:
         """The key of a prefix: its tokens' bytes, the start's own number in place of V."""
         if not len(tokens):
-            raise ValueError(f"prefixes[{i}]: expected at least one token, the start")
+            raise UserError(f"prefixes[{i}]: expected at least one token, the start")
         if self.max_length is not None and len(tokens) > self.max_length:
-            raise ValueError(f"prefixes[{i}]: expected at most {self.max_length} tokens, got {len(tokens)}")
+            raise UserError(f"prefixes[{i}]: expected at most {self.max_length} tokens, got {len(tokens)}")
         outside = np.flatnonzero((tokens < 0) | (tokens > self.num_tokens))
         if outside.size:
             at = outside[0]
-            raise ValueError(f"prefixes[{i}][{at}]: expected a token in [0, {self.num_tokens}], got {tokens[at]}")
+            raise UserError(f"prefixes[{i}][{at}]: expected a token in [0, {self.num_tokens}], got {tokens[at]}")
         return np.where(tokens == self.num_tokens, self.start, tokens).astype(np.int32).tobytes()
 
     def _depth(self, key: bytes) -> int:

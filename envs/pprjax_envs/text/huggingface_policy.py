@@ -14,6 +14,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Float, Int
 
+from pprjax.errors import UserError
 from pprjax.paths import PAD
 
 FINE, FAILED = 0, 1
@@ -116,5 +117,5 @@ def _answer(num_tokens: int, handles: Any, tokens: Any, lengths: Any) -> tuple[n
 
 def _prefix(end: int, tokens: Int[np.ndarray, " L"], length: int) -> Int[np.ndarray, " n"]:
     if length > len(tokens) and end not in tokens[1:]:
-        raise ValueError(f"policy: expected at most max_length={len(tokens)} tokens, the start included, got {length}")
+        raise UserError(f"policy: expected at most max_length={len(tokens)} tokens, the start included, got {length}")
     return tokens[:length]

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float
 
+from pprjax.errors import UserError
 from pprjax_envs.text.pretrained import load
 
 INSTALL = "{0}: needs the package {0}, which `python3 -m pip install 'PATH/TO/pprjax[text]'` brings"
@@ -120,7 +121,7 @@ class HuggingFaceJudge:
 
     def __post_init__(self):
         if self.batch_size < 1:
-            raise ValueError(f"batch_size: expected at least 1, got {self.batch_size}")
+            raise UserError(f"batch_size: expected at least 1, got {self.batch_size}")
         self._label()
 
     @property
@@ -159,13 +160,13 @@ class HuggingFaceJudge:
                 meant = [1]
         if len(meant) != 1 or len(labels) < 2:
             asked = "the positive one of two or more" if self.label is None else f"not {self.label!r} but one of them"
-            raise ValueError(f"label: expected {asked}; the labels of {self.name} are {', '.join(labels)}")
+            raise UserError(f"label: expected {asked}; the labels of {self.name} are {', '.join(labels)}")
         return meant[0]
 
 
 def _is_positive(towards: str) -> bool:
     if towards not in DIRECTIONS:
-        raise ValueError(f"towards: expected one of {', '.join(DIRECTIONS)}, got {towards!r}")
+        raise UserError(f"towards: expected one of {', '.join(DIRECTIONS)}, got {towards!r}")
     return towards == "positive"
 
 
@@ -174,7 +175,7 @@ def _vader() -> Any:
     try:
         from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
     except ImportError as error:
-        raise ValueError(INSTALL.format("vaderSentiment")) from error
+        raise UserError(INSTALL.format("vaderSentiment")) from error
     return SentimentIntensityAnalyzer()
 
 
@@ -183,7 +184,7 @@ def _textblob() -> Any:
     try:
         from textblob.en.sentiments import PatternAnalyzer
     except ImportError as error:
-        raise ValueError(INSTALL.format("textblob")) from error
+        raise UserError(INSTALL.format("textblob")) from error
     return PatternAnalyzer().analyze
 
 
@@ -192,7 +193,7 @@ def _classifier(model: str, device: str, download: bool) -> tuple[Any, Any]:
     network, tokenizer = load("AutoModelForSequenceClassification", model, device=device, download=download)
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token_id is None:
-            raise ValueError(f"model: expected a tokenizer with a padding or an end token, got {model} without either")
+            raise UserError(f"model: expected a tokenizer with a padding or an end token, got {model} without either")
         tokenizer.pad_token = tokenizer.eos_token
     network.config.pad_token_id = tokenizer.pad_token_id  # a decoder judges by the last token that is not padding
     return network, tokenizer

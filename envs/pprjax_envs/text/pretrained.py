@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pprjax.errors import UserError
+
 INSTALL = "needs transformers and PyTorch, which `python3 -m pip install 'PATH/TO/pprjax[hf]'` brings"
 
 
@@ -36,14 +38,14 @@ def load(
         import torch
         import transformers
     except ImportError as error:
-        raise ValueError(f"model: {INSTALL}") from error
+        raise UserError(f"model: {INSTALL}") from error
     try:
         place = torch.device(device)
         torch.empty(0, device=place)
     except (RuntimeError, AssertionError) as error:  # the latter where PyTorch was built without CUDA
-        raise ValueError(f"device: {str(error).splitlines()[0]}") from error
+        raise UserError(f"device: {str(error).splitlines()[0]}") from error
     if not isinstance(getattr(torch, dtype, None), torch.dtype):
-        raise ValueError(f"dtype: expected a type of PyTorch such as float32 or bfloat16, got {dtype!r}")
+        raise UserError(f"dtype: expected a type of PyTorch such as float32 or bfloat16, got {dtype!r}")
     folder = Path(model).expanduser()
     if folder.is_dir():
         model = str(folder)
@@ -63,5 +65,5 @@ def load(
             "download=True fetches it"
         ) from error
     except (ValueError, ImportError) as error:  # the latter where a file of weights needs one more package
-        raise ValueError(f"model: {str(error).strip().splitlines()[0]}") from error
+        raise UserError(f"model: {str(error).strip().splitlines()[0]}") from error
     return network.to(place).eval(), tokenizer

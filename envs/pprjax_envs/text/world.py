@@ -25,6 +25,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.errors import UserError
 from pprjax.goals import Goal, reached
 from pprjax.paths import PAD, Paths
 from pprjax.task import Task
@@ -121,9 +122,9 @@ class TextEnv(environment.Environment[TextState, TextParams]):
         size: int | None = None,
     ):
         if towards not in ("positive", "negative"):
-            raise ValueError(f"towards: expected positive or negative, got {towards!r}")
+            raise UserError(f"towards: expected positive or negative, got {towards!r}")
         if max_words < 1:
-            raise ValueError(f"max_words: expected at least 1, got {max_words}")
+            raise UserError(f"max_words: expected at least 1, got {max_words}")
         self.num_tokens, self.max_words = alphabet.num_tokens, max_words
         self._alphabet, self._reader = alphabet, _Reader(VADER() if judge is None else judge, alphabet, towards)
         self._params = TextParams(
@@ -160,7 +161,7 @@ class TextEnv(environment.Environment[TextState, TextParams]):
         for sentence in sentences:
             tokens = self._alphabet.tokens_of(sentence).tolist()
             if not 1 <= len(tokens) <= self.max_words:
-                raise ValueError(f"sentence: expected 1 to {self.max_words} words, got {len(tokens)} in {sentence!r}")
+                raise UserError(f"sentence: expected 1 to {self.max_words} words, got {len(tokens)} in {sentence!r}")
             rows.append([*tokens, self._alphabet.end])
         return Paths.from_lists([[self.num_tokens, *row] for row in rows], rows)
 
