@@ -27,7 +27,7 @@ def reference(line: Line) -> list[str]:
     one, two = (seconds(line["update_s"][threads]) for threads in "12")
     return [
         *text,
-        f"A minibatch takes PyTorch {one} with one thread and {two} with two, so it has one for an original.\n",
+        f"A minibatch takes PyTorch {one} with one thread and {two} with two; two originals have one each.\n",
     ]
 
 

@@ -99,12 +99,7 @@ def main(
     folder = output_folder(out)
     console = Console()
     with compile_seconds() as compiling:
-        players, seconds = train(env, console, seed=seed, cache=cache)
-        since = time.perf_counter()
-        facts = {
-            name: experiment.player_facts(env, player, seed=seed + 1, beyond=BEYOND) for name, player in players.items()
-        }
-        seconds["trial games"] = time.perf_counter() - since
+        players, facts, seconds = train(env, console, seed=seed, cache=cache)
         since = time.perf_counter()
         originals = experiment.played_originals()
         rows, rungs = experiment.recourses(
@@ -138,9 +133,9 @@ def main(
 
 def train(
     env: MarioEnv, console: Console, *, seed: int, cache: Path | None
-) -> tuple[dict[str, NetworkPolicy], dict[str, float]]:
-    """Both players, read back if they were trained before, and the seconds that each took."""
-    from pprjax_envs.mario import agents
+) -> tuple[dict[str, NetworkPolicy], dict[str, dict[str, float]], dict[str, float]]:
+    """Both players, read back if they were trained before; what 20 games say of each; and the seconds that it took."""
+    from pprjax_envs.mario import agents, experiment
 
     players, seconds = {}, {}
     for player in PLAYERS:
@@ -148,7 +143,12 @@ def train(
         players[player], reloaded = agents.trained(env, player, seed=seed, folder=cache)
         seconds[player] = time.perf_counter() - since
         console.print(f"Coin {player} {'read back' if reloaded else 'trained'}: {seconds[player]:.0f} s.")
-    return players, seconds
+    since = time.perf_counter()
+    facts = {
+        name: experiment.player_facts(env, player, seed=seed + 1, beyond=BEYOND) for name, player in players.items()
+    }
+    seconds["trial games"] = time.perf_counter() - since
+    return players, facts, seconds
 
 
 def draw(

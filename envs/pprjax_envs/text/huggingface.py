@@ -108,10 +108,14 @@ class LanguageModel:
             raise UserError(f"max_length: expected at least 1{most}, got {max_length}")
         return HuggingFacePolicy(handle=jnp.int32(self._number), num_tokens=self.num_tokens, max_length=max_length)
 
-    @cached_property
+    @property
     def written(self) -> Bool[np.ndarray, " V"]:
         """Which tokens a sentence may have: not those that mean something to the model alone, as its start does, and no
         line breaks."""
+        return self._written
+
+    @cached_property
+    def _written(self) -> Bool[np.ndarray, " V"]:
         texts = self.tokenizer.batch_decode([[token] for token in range(len(self.tokenizer))])
         whole = np.array([not {"\n", "\r"} & set(text) for text in texts])
         own = np.append(whole, np.zeros(self.num_tokens - len(whole), bool))
