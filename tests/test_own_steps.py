@@ -157,6 +157,7 @@ def sequence_habits(task, rows):
     return np.asarray(jax.jit(jax.vmap(one))(rows))
 
 
+@pytest.mark.slow
 def test_scores_and_a_proof_with_bounds_where_the_agent_remembers():
     """Branch and bound, in a world that tells which symbols follow; the start is the first symbol of every path."""
     task, originals = sequences(3), ALL[[7, 77, 200]]

@@ -134,7 +134,7 @@ def test_the_frontier_and_the_best_path_are_those_of_all_paths_there_are(seed, g
         assert front.distance[k] == distance(np.array(paths.to_lists()[front.path[k]]), states[:n], costs)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 2**31),
     gains=st.booleans(),
