@@ -123,7 +123,8 @@ def temperature_by_weight(line: Line) -> dict[float, dict[str, float]]:
 def years(line: Line) -> list[Row]:
     num = sum(case["years"] for case in line["cases"])
     beam = sum(case["beam_reaches"] for case in line["cases"])
-    beside = f"a beam of {number(line['cases'][0]['beam_calls'])} steps reaches it in {percent(beam / num)}"
+    most = max(case["beam_calls"] for case in line["cases"])
+    beside = f"a beam of at most {number(most)} steps reaches it in {percent(beam / num)}"
     if "learned_reaches" in line["cases"][0]:
         learned = sum(case["learned_reaches"] for case in line["cases"])
         beside += f", a learner of {number(line['cases'][0]['learned_calls'])} in {percent(learned / num)}"

@@ -73,7 +73,7 @@ def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned:
     reward, bound = ((x + close).max(1) for x in (np.asarray(found.best.value), found.limit))
     gap = np.where(bound - reward <= EQUAL * (1 + np.abs(bound)), 0.0, bound - reward)
     equal = (SETTINGS.num_paths * (SETTINGS.iterations + 1) + 1) * task.horizon  # b paths an iteration, and some more
-    width = equal // (num_distances * task.num_actions * task.horizon)
+    width = equal // (num_distances * task.horizon)  # it steps what it keeps
     beam = search_points(task, originals, config, calls=0, width=width, **options)
     row = {
         "λ_path": config.lambda_path,
