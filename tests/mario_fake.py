@@ -13,6 +13,8 @@ from pprjax_envs.mario.world import MarioEnv
 PIT, FLAG, COINS = 96, 240, (64, 144)
 START = (0, 0, 0, ())
 GOAL_X, STEPS = 200, 14
+BOTH_COINS = [0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0]  # and over the pit
+NO_COINS = [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]  # over the pit alone
 TRAINING = Training(rounds=2, num_paths=8, warm=2, first_width=4, updates=300, batch_size=64)
 
 

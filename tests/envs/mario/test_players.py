@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import polars as pl
 import pytest
-from mario_fake import FLAG, GOAL_X, PIT, STEPS, TRAINING, Hopper, all_plans, explored, simulate, small, world
+from mario_fake import FLAG, GOAL_X, NO_COINS, PIT, STEPS, TRAINING, Hopper, all_plans, simulate, world
 from pprjax_envs import mario
 from pprjax_envs.mario import agents as mario_agents
 from pprjax_envs.mario import experiment, fitted, labels, play, turns
@@ -15,15 +15,6 @@ from pprjax_envs.mario import explorer as mario_explorer
 from pprjax_envs.mario import table as mario_table
 
 import pprjax
-
-NO_COINS = [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]  # over the pit alone
-
-
-@pytest.fixture(scope="module")
-def known():
-    """A game of which every step is remembered, and its table."""
-    env = explored(**small())
-    return env, env.explored()
 
 
 def worth(after, actions):
