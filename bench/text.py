@@ -18,7 +18,6 @@ The language model is called once for each prefix that is kept, and so is the ju
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -185,8 +184,10 @@ def beside_beam(
         tasks = [text.task(author, sentence, towards=towards) for sentence, towards in wanted]
         aims = [(task, task.env.paths([sentence])) for task, (sentence, _) in zip(tasks, wanted, strict=True)]
         mine, calls, seconds = (np.array(x) for x in zip(*(searched(*aim, config) for aim in aims), strict=True))
-        width = 8 * math.ceil(calls.max() / (8 * len(JUDGED) * (tasks[0].horizon - 1)))  # of one size: compiled once
-        theirs, beam_seconds = (np.array(x) for x in zip(*(beams(*aim, config, width) for aim in aims), strict=True))
+        steps = len(JUDGED) * (tasks[0].horizon - 1)
+        widths = 8 * np.ceil(calls / (8 * steps)).astype(int)  # of few sizes, which are compiled once
+        beamed = [beams(*aim, config, int(width)) for aim, width in zip(aims, widths, strict=True)]
+        theirs, beam_seconds = (np.array(x) for x in zip(*beamed, strict=True))
         rows.append(
             {
                 "habit": habit,
@@ -198,7 +199,7 @@ def beside_beam(
                 "at_least_beam": float((mine >= theirs - TOLERANCE).mean()),
                 "largest_shortfall": float((np.maximum(theirs - mine, 0.0) / np.abs(theirs)).max()),
                 "calls": float(calls.mean()),
-                "beam_calls": len(JUDGED) * (width * (tasks[0].horizon - 1) + 1),
+                "beam_calls": float(np.mean(widths * steps + len(JUDGED))),
                 "seconds": float(np.median(seconds)),
                 "beam_seconds": float(np.median(beam_seconds)),
             }
