@@ -188,16 +188,18 @@ def beside_beam(
         widths = 8 * np.ceil(calls / (8 * steps)).astype(int)  # of few sizes, which are compiled once
         beamed = [beams(*aim, config, int(width)) for aim, width in zip(aims, widths, strict=True)]
         theirs, beam_seconds = (np.array(x) for x in zip(*beamed, strict=True))
+        answered = np.isfinite(theirs)  # few calls may not reach the goal
         rows.append(
             {
                 "habit": habit,
                 "lambda_path": pair[0],
                 "lambda_policy": pair[1],
                 "author": author.name,
-                "R": float(mine.mean()),
-                "R_beam": float(theirs.mean()),
+                "R": float(mine[answered].mean()),
+                "R_beam": float(theirs[answered].mean()),
+                "beam_answers": float(answered.mean()),
                 "at_least_beam": float((mine >= theirs - TOLERANCE).mean()),
-                "largest_shortfall": float((np.maximum(theirs - mine, 0.0) / np.abs(theirs)).max()),
+                "largest_shortfall": float((np.maximum(theirs - mine, 0.0) / np.abs(theirs))[answered].max()),
                 "calls": float(calls.mean()),
                 "beam_calls": float(np.mean(widths * steps + len(JUDGED))),
                 "seconds": float(np.median(seconds)),

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -206,23 +207,25 @@ def test_features_find_the_nearest_enemies_blocks_and_steps():
 MANY = """
 import faulthandler, sys
 faulthandler.dump_traceback_later(240, exit=True)
-import jax, numpy as np
+import jax
 from concurrent.futures import ThreadPoolExecutor
-from mario_fake import Hopper
+from mario_fake import STEPS, Hopper
 from pprjax_envs import mario
-from pprjax_envs.mario.agents import _games, Task
-from pprjax.task import Task
 
-class Even:
-    def init(self): return ()
-    def step(self, carry, state): return carry, jax.numpy.log(jax.numpy.full(2, 0.5))
-jax.tree_util.register_static(Even)
+env = mario.MarioEnv(game=lambda: Hopper(12), goal_x=200, max_steps=STEPS, memory=200_000)
+params = env.default_params
 
-env = mario.MarioEnv(game=lambda: Hopper(12), goal_x=200, max_steps=14, memory=200_000)
-path = jax.tree.map(jax.numpy.asarray, mario.always_right(env))
-task = Task(env, Even())
+def game(key):
+    def step(state, key):
+        _, state, reward, _, _ = env.step_env(key, state, jax.random.randint(key, (), 0, 2), params)
+        return state, reward
+    return jax.lax.scan(step, env.reset_env(key, params)[1], jax.random.split(key, STEPS))[1].sum()
+
+games = jax.jit(lambda key: jax.vmap(game)(jax.random.split(key, 8)).sum())
+
 def run(number):
-    return float(_games(task, path, jax.random.key(number), num=8).reward_goal.sum())
+    return float(games(jax.random.key(number)))
+
 run(0)
 with ThreadPoolExecutor(2) as pool:  # as `recourse` does, which trains on two threads
     list(pool.map(run, range(int(sys.argv[1]))))
@@ -234,7 +237,7 @@ print(len(env.explorer))
 @pytest.mark.slow
 @pytest.mark.parametrize("runs", [1000])
 def test_no_deadlock_in_many_rollouts_on_two_threads(runs):
-    folder = __file__.rpartition("/")[0]
+    folder = Path(__file__).parents[2]  # of mario_fake
     command = [sys.executable, "-c", MANY, str(runs)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -343,7 +343,7 @@ def test_the_whole_experiment_holds_what_the_paper_says(tmp_path):
     first.wait()
     started = time.perf_counter()
     video = tmp_path / "film.gif"
-    done = subprocess.run([*arguments, "--video", str(video)], capture_output=True, text=True, timeout=1200)
+    done = subprocess.run([*arguments, "--video", str(video)], capture_output=True, text=True, timeout=2400)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "explored.npz", "jumps.png", "ladder.png", "ladders.parquet", "level-enemy.png", "level-pipe.png",
