@@ -85,8 +85,8 @@ def voices(line: Line) -> list[str]:
         f"words; and their median perplexity, which is {originals} for the originals.\n",
         *markdown(("point", "author", "edited", "VADER", "TextBlob", "own style", "repeats", *models), outcomes),
         f"{line['compared']} of them beside a plain beam search over the same vocabulary: R on average over those that "
-        "the beam answers, how often the search's is at least the beam's, how far it is short at most, and the calls of "
-        "the language model that each took on average; the judge was called as often.\n",
+        "the beam answers, how often the search's is at least the beam's, how far it is short at most, and the calls "
+        "of the language model that each took on average; the judge was called as often.\n",
         *markdown(("habit", "λ", "author", "R", "beam's", "≥ beam's", "short by", "calls", "beam's"), beside),
         *([told, *markdown(header, before)] if before else []),
     ]
