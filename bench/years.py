@@ -62,8 +62,8 @@ def main() -> None:
 
 
 def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned: bool) -> dict:
-    """One λ pair: how many years are proved, at what cost, and how many of the learner's answers are that optimum, and of
-    a beam's that ranks as many children as the learner takes steps; it steps the few that it keeps."""
+    """One λ pair: how many years are proved, at what cost, and how many of the learner's answers are that optimum; and
+    of a beam's that ranks as many children as the learner takes steps, and steps the few that it keeps."""
     num_distances, size = task.horizon + 1, len(originals)
     close = config.lambda_path / (1.0 + np.arange(num_distances))
     options: dict[str, Any] = dict(wanted=Wanted(num_distances=num_distances), lambda_path=config.lambda_path)
