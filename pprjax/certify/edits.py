@@ -43,13 +43,17 @@ def whole_costs(config: Config) -> WholeCosts:
 
 
 def append(
-    column: Int[np.ndarray, " positions"], original: Int[np.ndarray, " N"], symbol: int, costs: WholeCosts
-) -> Int[np.ndarray, " positions"]:
-    """The Levenshtein column after one more symbol of the path."""
+    column: Int[np.ndarray, "*b positions"],
+    original: Int[np.ndarray, " N"],
+    symbol: int | Int[np.ndarray, "*b"],
+    costs: WholeCosts,
+) -> Int[np.ndarray, "*b positions"]:
+    """The Levenshtein columns after one more symbol of each path, in the columns' own type."""
     longer = column + costs.insert
-    longer[1:] = np.minimum(longer[1:], column[:-1] + np.where(original == symbol, 0, costs.substitute))
-    drops = costs.delete * np.arange(len(column))
-    return np.minimum.accumulate(longer - drops) + drops
+    replaced = column.dtype.type(costs.substitute) * (original != np.asarray(symbol)[..., None])
+    longer[..., 1:] = np.minimum(longer[..., 1:], column[..., :-1] + replaced)
+    drops = costs.delete * np.arange(column.shape[-1], dtype=column.dtype)
+    return np.minimum.accumulate(longer - drops, axis=-1) + drops
 
 
 def levenshtein(original: ArrayLike, path: ArrayLike, costs: WholeCosts = UNIT) -> int:

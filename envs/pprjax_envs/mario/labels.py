@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from pprjax.certify.edits import UNIT, append
 from pprjax_envs.mario.explorer import ROOT, UNKNOWN
 from pprjax_envs.mario.table import MarioTable, reached, symbol
 
@@ -47,7 +48,7 @@ def frontier_of(
     symbols = symbol(nodes.x, nodes.y, world.symbols)
     leads = _leads(nodes.following, past)
     start = np.arange(len(original) + 1, dtype=np.int16)[None]
-    layer = _Layer(np.array([ROOT]), np.zeros(1), _longer(start, symbols[[ROOT]], original))
+    layer = _Layer(np.array([ROOT]), np.zeros(1), append(start, original, symbols[[ROOT]], UNIT))
     back: list[tuple[np.ndarray, np.ndarray]] = []
     best: dict[int, tuple[float, int, int]] = {}
     for t in range(int(world.default_params.max_steps_in_episode)):
@@ -56,7 +57,7 @@ def frontier_of(
             break
         node = nodes.following[layer.node[at], action]
         value = layer.value[at] + weight[layer.node[at], action]
-        longer = _Layer(node, value, _longer(layer.column[at], symbols[node], original))
+        longer = _Layer(node, value, append(layer.column[at], original, symbols[node], UNIT))
         kept = _useful(longer)
         back.append((at[kept], action[kept]))
         layer = _Layer(*(x[kept] for x in longer))
@@ -79,16 +80,6 @@ def _leads(following: Int[np.ndarray, "S A"], past: Bool[np.ndarray, " S"]) -> B
         before = can
         can = past | (there & can[following]).any(1)
     return there & can[following] & ~past[:, None]
-
-
-def _longer(
-    column: Int[np.ndarray, "L m"], symbols: Int[np.ndarray, " L"], original: Int[np.ndarray, " n"]
-) -> Int[np.ndarray, "L m"]:
-    """The Levenshtein columns of paths, each a symbol longer."""
-    places = np.arange(column.shape[1], dtype=np.int16)
-    new = column + np.int16(1)
-    new[:, 1:] = np.minimum(new[:, 1:], column[:, :-1] + (symbols[:, None] != original))
-    return np.minimum.accumulate(new - places, axis=1) + places
 
 
 def _useful(layer: _Layer) -> Int[np.ndarray, " K"]:
