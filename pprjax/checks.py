@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from pprjax.config import Config
 from pprjax.errors import UserError
-from pprjax.paths import Paths
+from pprjax.paths import Paths, alike
 from pprjax.policy import TablePolicy
 from pprjax.task import State, Task
 
@@ -37,9 +40,16 @@ def _check_said(task: Task, state: State) -> None:
     for name in asked:
         (kind, shape), said = expected[name], answers[name]
         types = jnp.integer if kind is int else jnp.bool_
+        if name == "symbol" and _is_vector(said):
+            continue
         if not hasattr(said, "dtype") or not jnp.issubdtype(said.dtype, types) or said.shape != shape:
             got = f"{said.dtype}{list(said.shape)}" if hasattr(said, "dtype") else type(said).__name__
-            raise UserError(f"{name}: expected {kind.__name__}{list(shape)}, got {got}")
+            other = " or float[k]" if name == "symbol" else ""
+            raise UserError(f"{name}: expected {kind.__name__}{list(shape)}{other}, got {got}")
+
+
+def _is_vector(said: Any) -> bool:
+    return hasattr(said, "dtype") and jnp.issubdtype(said.dtype, jnp.floating) and len(said.shape) == 1
 
 
 def check_step(task: Task) -> None:
@@ -83,19 +93,60 @@ def _first_log_probs(task: Task) -> Float[Array, " A"]:
     return task.log_probs(task.policy.init(), task.reset(jax.random.key(0)))[1]
 
 
-def check_task(task: Task, originals: Paths) -> None:
+def check_task(task: Task, originals: Paths, config: Config = Config()) -> None:
     """Raise a ValueError or a TypeError for a world, an agent or starts of paths that no method can work with."""
     check_world(task)
     check_agent(task)
+    check_symbols(task, originals, config)
     check_starts(task, originals)
 
 
 def check_starts(task: Task, originals: Paths) -> None:
     """Raise a ValueError that names the first original which does not start where the world does."""
-    start = int(task.symbol(task.reset(jax.random.key(0))))
-    if start < 0:
+    start = np.asarray(task.symbol(task.reset(jax.random.key(0))))
+    if start.ndim:
+        check_numbers(start[None], "the first state")
+    elif start < 0:
         raise UserError(f"symbol: expected an integer in [0, 2147483647], got {start} in the first state")
     firsts = np.asarray(originals.symbols)[:, 0]
-    wrong = np.flatnonzero(firsts != start)
+    wrong = np.flatnonzero(~np.asarray(alike(firsts, start)))
     if wrong.size:
         raise UserError(f"originals[{wrong[0]}]: expected the world's start, symbol {start}, got {firsts[wrong[0]]}")
+
+
+def check_symbols(task: Task, paths: Paths, config: Config, name: str = "originals") -> None:
+    """Raise a ValueError that names what does not go with symbols of this type: the paths, the distance, its scale, a
+    constraint, or free own steps."""
+    own, size = task.symbol_type, paths.vector_size
+    said = f"float[{own.shape[0]}]" if own.shape else "integers"
+    if (size or ()) != (own.shape[0] if own.shape else ()):
+        got = "integers" if size is None else f"float[{size}]"
+        raise UserError(f"{name}: expected symbols as the world's `symbol` gives them, {said}, got {got}")
+    if not own.shape:
+        if config.distance == "real":
+            raise UserError('distance: "real" compares vectors, but symbols are integers; expected "edit"')
+        return
+    symbols = np.asarray(paths.symbols)
+    for i in np.flatnonzero(np.isnan(symbols).any((1, 2)))[:1]:
+        check_numbers(symbols[i], f"{name}[{i}]")
+    if config.distance != "real":
+        raise UserError(
+            f'distance: symbols are vectors, {said}, so expected "real" with a scale for each coordinate, got '
+            f"{config.distance!r}"
+        )
+    if len(config.scale or ()) != own.shape[0]:
+        raise UserError(f"scale: expected {own.shape[0]} numbers, one a coordinate of {said}, got {config.scale}")
+    if config.own_steps == "free":
+        raise UserError('own_steps: no step between vectors is ever met again exactly; expected "charged", got "free"')
+    for field in ("forbidden_states", "forbidden_transitions", "keep", "rules"):
+        value = None if task.constraints is None else getattr(task.constraints, field)
+        if value is not None and len(value):
+            raise UserError(f"constraints.{field}: names symbols, which are integers, but they are vectors, {said}")
+
+
+def check_numbers(symbols: np.ndarray, where: str) -> None:
+    """Raise a ValueError that names the first NaN of symbols float[*b, T, k], and its step; integers have none."""
+    if symbols.dtype.kind != "f" or not np.isnan(symbols).any():
+        return
+    *_, t, i = np.argwhere(np.isnan(symbols))[0]
+    raise UserError(f"symbol: expected finite numbers, got NaN as number {i} of step {t} of {where}")

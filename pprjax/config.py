@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from flax import struct
 
-from pprjax.edit_distance import Costs, EditCosts, Norm
+from pprjax.edit_distance import Costs, EditCosts, Norm, RealCosts
 from pprjax.errors import UserError
 from pprjax.reward import Habit, OwnSteps
 
@@ -90,10 +90,14 @@ class Config:
     mixed_replay: bool = _static(True)
     """Half of the replayed tuples come from random paths; else all come from the k best of each iteration."""
 
-    distance: Literal["edit", "manhattan", "euclidean"] = _static("edit")
+    distance: Literal["edit", "manhattan", "euclidean", "real"] = _static("edit")
     """d of R_path = 1 / (d + 1): the edit distance; or, where symbols are numbers and all paths have one length,
-    Σ|τ₀_i - τ_i| or √Σ(τ₀_i - τ_i)². `exact` takes the first alone; a search no "euclidean", for d is its number of
-    edits; "learn" any."""
+    Σ|τ₀_i - τ_i| or √Σ(τ₀_i - τ_i)²; or "real", where symbols are vectors, the edit distance in which a replacement
+    costs min(1, |(x - y) / scale|) and all else 1. `exact` takes the first alone; a search no "euclidean", for d is its
+    number of edits; "learn" any."""
+    scale: tuple[float, ...] | None = _static(None)
+    """Of distance "real", which needs it: for each number of a vector the difference that makes an altogether other
+    state, above 0."""
     w_ins: float = _static(1.0)
     """Edit cost of an inserted symbol."""
     w_del: float = _static(1.0)
@@ -104,9 +108,17 @@ class Config:
     @property
     def costs(self) -> Costs:
         """What d counts."""
+        if self.distance == "real":
+            return RealCosts(() if self.scale is None else self.scale)
         if self.distance != "edit":
             return Norm(1 if self.distance == "manhattan" else 2)
         return EditCosts(self.w_ins, self.w_del, self.w_sub)
+
+    @property
+    def apart(self) -> EditCosts | RealCosts:
+        """What δ counts between two recourses: edits of unit costs, of vectors real costs."""
+        costs = self.costs
+        return costs if isinstance(costs, RealCosts) else EditCosts()
 
 
 PAPER = Config(habit="link", gamma=0.99, learning_rate=1e-3)
@@ -117,7 +129,7 @@ CHOICES = {
     "own_steps": ("charged", "free"),
     "epsilon_from": ("uniform", "policy"),
     "target": ("td", "return", "published"),
-    "distance": ("edit", "manhattan", "euclidean"),
+    "distance": ("edit", "manhattan", "euclidean", "real"),
 }
 
 
@@ -153,6 +165,17 @@ def check_config(config: Config, num_originals: int) -> None:
             raise UserError(f"{name}: expected one of {', '.join(choices)}, got {getattr(config, name)!r}")
     check_own_steps(config)
     EditCosts(config.w_ins, config.w_del, config.w_sub).check()
+    check_scale(config)
+
+
+def check_scale(config: Config) -> None:
+    """Raise a ValueError where a distance lacks its scale, or a scale its distance."""
+    if config.distance == "real":
+        config.costs.check()
+        if (config.w_ins, config.w_del, config.w_sub) != (1.0, 1.0, 1.0):
+            raise UserError('w_ins, w_del, w_sub: with distance "real" expected 1, for scale says what a state costs')
+    elif config.scale is not None:
+        raise UserError(f'scale: expected None with distance {config.distance!r}; it belongs to "real"')
 
 
 def check_own_steps(config: Config) -> None:

@@ -109,7 +109,7 @@ def kept_symbols(constraints: Constraints | None, originals: Paths) -> Int[np.nd
 def violations(
     constraints: Constraints | None,
     kept: Int[Array, " K"] | None,
-    symbols: Int[Array, " T+1"],
+    symbols: Num[Array, "T+1 ..."],
     actions: Int[Array, " T"],
     distance: Num[Array, ""],
 ) -> Int[Array, ""] | None:
@@ -144,7 +144,7 @@ def violations(
     if constraints.max_distance is not None:
         count += jnp.ceil(jnp.maximum(distance - jnp.asarray(constraints.max_distance), 0)).astype(jnp.int32)
     if constraints.max_length is not None:
-        count += jnp.maximum(jnp.sum(symbols != PAD, dtype=jnp.int32) - constraints.max_length, 0)
+        count += jnp.maximum(jnp.sum(actions != PAD, dtype=jnp.int32) + 1 - constraints.max_length, 0)
     return count
 
 

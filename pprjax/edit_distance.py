@@ -10,7 +10,8 @@ one *column* for each t. With unit costs a column is two bit vectors of vertical
     distance(column, length, costs)                       # D[length, t]
     alignment(column, original, length, costs)            # min_i D[i, t] and the last i that attains it
 
-With a `Norm` in place of the costs the same functions compare place by place, symbols as numbers.
+With a `Norm` in place of the costs the same functions compare place by place, symbols as numbers. With `RealCosts`
+symbols are vectors, and a replacement costs how far apart they are.
 
 `levenshtein` does the same for paths that are there already, thousands at a time.
 """
@@ -70,7 +71,39 @@ class Norm(NamedTuple):
         return self
 
 
-Costs = EditCosts | Norm
+class RealCosts(NamedTuple):
+    """What edits of a path of vectors cost: 1 for one that is added or dropped, min(1, |(x - y) / scale|) for x that is
+    replaced by y, with the Euclidean norm.
+
+    d is a metric, as that cost is one, and no replacement costs more than to drop and to add. (Edit distance with real
+    penalty, Chen and Ng, VLDB 2004, where what is added or dropped is compared with a fixed vector instead.)
+    """
+
+    scale: tuple[float, ...]  # k: the difference of each number that makes an altogether other state
+
+    @property
+    def unit(self) -> bool:
+        return False
+
+    @property
+    def insert(self) -> float:
+        return 1.0
+
+    @property
+    def delete(self) -> float:
+        return 1.0
+
+    def check(self) -> RealCosts:
+        """These costs, or a ValueError that names the coordinate whose scale is not a finite number above 0."""
+        if not isinstance(self.scale, tuple) or not self.scale:
+            raise UserError(f"scale: expected a tuple of numbers above 0, one a coordinate, got {self.scale!r}")
+        for i, scale in enumerate(self.scale):
+            if not (isinstance(scale, int | float) and np.isfinite(scale) and scale > 0):
+                raise UserError(f"scale[{i}]: expected a finite number above 0, got {scale!r}")
+        return self
+
+
+Costs = EditCosts | Norm | RealCosts
 """What d(τ₀, τ) counts: edits, or differences."""
 
 
@@ -95,7 +128,7 @@ Column = BitColumn | Differences | jax.Array
 """A BitColumn under unit costs, `Differences` under a norm, else the column itself: float[n + 1]."""
 
 
-def start(original: Int[Array, " n"], costs: Costs = EditCosts()) -> Column:
+def start(original: Num[Array, "n ..."], costs: Costs = EditCosts()) -> Column:
     """The column of the empty path: D[i, 0] = i·w_del."""
     n = original.shape[0]
     if isinstance(costs, Norm):
@@ -109,10 +142,14 @@ def start(original: Int[Array, " n"], costs: Costs = EditCosts()) -> Column:
 
 
 def matches(
-    original: Int[Array, " n"], symbol: Int[Array, ""], costs: Costs = EditCosts()
+    original: Num[Array, "n ..."], symbol: Num[Array, "*k"], costs: Costs = EditCosts()
 ) -> UInt32[Array, " W"] | Bool[Array, " n"] | Float[Array, " n"]:
     """Where τ₀ has this symbol: bit k of word w under unit costs, for place 32·w + k, else bool[n]. PAD symbols in
-    `original` match nothing. Under a norm |τ₀_i - symbol|^p of each place."""
+    `original` match nothing. Under a norm |τ₀_i - symbol|^p of each place, under real costs what it costs to put the
+    symbol there."""
+    if isinstance(costs, RealCosts):
+        apart = jnp.sum(((original - symbol) / jnp.asarray(costs.scale, original.dtype)) ** 2, axis=-1)
+        return jnp.where(apart < 1.0, jnp.sqrt(apart), 1.0)  # 1 of what is no number, too
     if isinstance(costs, Norm):
         return jnp.abs(original - symbol).astype(jnp.result_type(float)) ** costs.p
     if not costs.unit:
@@ -131,10 +168,12 @@ def append(column: Column, match: Array, costs: Costs = EditCosts()) -> Column:
         return Differences(
             total=column.total + jnp.take(match, column.t, mode="fill", fill_value=jnp.inf), t=column.t + 1
         )
-    assert isinstance(costs, EditCosts)  # whose column this is
-    diagonal = column[:-1] + jnp.where(match, 0.0, costs.substitute)
+    assert not isinstance(costs, Norm)  # whose column this is not
+    diagonal = column[:-1] + (match if isinstance(costs, RealCosts) else jnp.where(match, 0.0, costs.substitute))
     stay = column + costs.insert
     unchained = jnp.concatenate([stay[:1], jnp.minimum(stay[1:], diagonal)])
+    if isinstance(costs, RealCosts):  # nothing is subtracted that rounding would leave a trace of
+        return jax.lax.associative_scan(_chained, (unchained, jnp.full_like(column, costs.delete)))[0]
     chain = costs.delete * jnp.arange(column.shape[0], dtype=column.dtype)
     return jax.lax.cummin(unchained - chain) + chain
 
@@ -154,7 +193,7 @@ def distance(column: Column, length: Int[Array, ""], costs: Costs = EditCosts())
 
 
 def alignment(
-    column: Column, original: Int[Array, " n"], length: Int[Array, ""], costs: Costs = EditCosts()
+    column: Column, original: Num[Array, "n ..."], length: Int[Array, ""], costs: Costs = EditCosts()
 ) -> tuple[Num[Array, ""], Int[Array, ""]]:
     """The smallest entry m = min_{i ≤ length} D[i, t], and the last position j that attains it.
 
@@ -314,9 +353,9 @@ def _up_to_pad(symbols: Int[Array, "*batch T"]) -> Int[Array, "*batch"]:
 
 
 def between(
-    original: Int[Array, " n"],
+    original: Num[Array, "n ..."],
     original_length: Int[Array, ""],
-    path: Int[Array, " T"],
+    path: Num[Array, "T ..."],
     length: Int[Array, ""],
     *,
     costs: Costs = EditCosts(),
@@ -330,6 +369,12 @@ def between(
 
     column, _ = jax.lax.scan(step, start(original, costs), (jnp.arange(path.shape[0]), path))
     return distance(column, original_length, costs)
+
+
+def _chained(upper: tuple[Array, Array], lower: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Of two neighbouring runs of places: the least at the end of both, and what it costs to drop them all."""
+    (least, dropped), (other, more) = upper, lower
+    return jnp.minimum(least + more, other), dropped + more
 
 
 def _append_bits(column: BitColumn, match: UInt32[Array, " W"]) -> BitColumn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,8 +13,9 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from pprjax import edit_distance, metrics
-from pprjax.metrics import Scores
-from pprjax.paths import PAD, Paths
+from pprjax.edit_distance import EditCosts, RealCosts
+from pprjax.metrics import SAME, Scores
+from pprjax.paths import PAD, Paths, fill_of
 from pprjax.result import Frontier
 from pprjax.task import Task
 
@@ -31,6 +33,9 @@ class Wanted:
 class Ladder:
     """The best complete path for each distance e = 0 … E - 1. It meets the goal and keeps the constraints.
 
+    Where symbols are vectors, that is each e ≤ d < e + 1; at one λ_path v is then lower by λ_path / (e + 1) -
+    λ_path / (d + 1), so that v + λ_path / (e + 1) is R.
+
     Where n > 1 are wanted of each distance, after E comes an axis of 2n places: the best first, any two δ edits apart.
     """
 
@@ -40,8 +45,9 @@ class Ladder:
     log_prob: jax.Array  # float[E], Σ log P_A
     reached: jax.Array  # bool[E], the world's own goal is reached
     terminated: jax.Array  # bool[E], ended by the world and not by the horizon or a dead end
-    symbols: jax.Array  # int32[E, T + 1], PAD after the end
+    symbols: jax.Array  # int32[E, T + 1], PAD after the end; or float32[E, T + 1, k], inf after it
     actions: jax.Array  # int32[E, T], PAD after the end
+    distance: jax.Array | None = None  # float[E], d where symbols are vectors; None: it is e
     min_distance: jax.Array | None = None  # int32[], δ; None where one path of each distance is enough
 
     @property
@@ -56,6 +62,7 @@ def empty(task: Task, wanted: Wanted) -> Ladder:
     several = wanted.n_recourses > 1
     shape = (wanted.num_distances, 2 * wanted.n_recourses) if several else (wanted.num_distances,)
     zeros, no = jnp.zeros(shape, jnp.result_type(float)), jnp.zeros(shape, bool)
+    symbol = task.symbol_type
     return Ladder(
         value=zeros - jnp.inf,
         goal=zeros,
@@ -63,16 +70,23 @@ def empty(task: Task, wanted: Wanted) -> Ladder:
         log_prob=zeros,
         reached=no,
         terminated=no,
-        symbols=jnp.full((*shape, task.horizon + 1), PAD, jnp.int32),
+        symbols=jnp.full((*shape, task.horizon + 1, *symbol.shape), fill_of(symbol), symbol.dtype),
         actions=jnp.full((*shape, task.horizon), PAD, jnp.int32),
+        distance=zeros if symbol.shape else None,
         min_distance=jnp.int32(wanted.min_distance) if several else None,
     )
 
 
-def extend(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"]) -> Ladder:
-    """The ladder after N paths at these distances; v is -inf of those that do not count. Of equals the older stays."""
+def extend(
+    ladder: Ladder, paths: Ladder, distance: Int[Array, " N"], apart: EditCosts | RealCosts = EditCosts()
+) -> Ladder:
+    """The ladder after N paths at these e; v is -inf of those that do not count. Of equals the older stays.
+
+    Args:
+        apart: what δ counts.
+    """
     if ladder.min_distance is not None:
-        return _extend_each(ladder, paths, distance, ladder.min_distance)
+        return _extend_each(ladder, paths, distance, ladder.min_distance, apart)
     each = jnp.where(distance == jnp.arange(len(ladder.value))[:, None], paths.value, -jnp.inf)  # [E, N]
     first = jnp.argmax(each, axis=1)
     value = jnp.take_along_axis(each, first[:, None], axis=1)[:, 0]
@@ -84,18 +98,25 @@ def extend(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"]) -> Ladder:
     return jax.tree.map(choose, paths, ladder).replace(value=jnp.where(better, value, ladder.value))
 
 
-def _extend_each(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"], min_distance: Int[Array, ""]) -> Ladder:
+def _extend_each(
+    ladder: Ladder,
+    paths: Ladder,
+    distance: Int[Array, " N"],
+    min_distance: Int[Array, ""],
+    costs: EditCosts | RealCosts,
+) -> Ladder:
     """Of each distance again and again the best of all that are left, and away with what is less than δ from it."""
     num_distances, places = ladder.value.shape
     old = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), replace(ladder, min_distance=None))
     pool = jax.tree.map(lambda *parts: jnp.concatenate(parts), old, paths)
     rung = jnp.append(jnp.repeat(jnp.arange(num_distances), places), distance)
     own, lengths = rung == jnp.arange(num_distances)[:, None], (pool.actions != PAD).sum(1) + 1
+    between = jax.vmap(partial(edit_distance.between, costs=costs))
 
     def pick(value, _):
         first = jnp.argmax(jnp.where(own, value, -jnp.inf), axis=1)
         rival = first[rung.clip(max=num_distances - 1)]
-        apart = jax.vmap(edit_distance.between)(pool.symbols[rival], lengths[rival], pool.symbols, lengths)
+        apart = between(pool.symbols[rival], lengths[rival], pool.symbols, lengths)
         best = jnp.max(jnp.where(own, value, -jnp.inf), axis=1)
         return jnp.where(apart >= min_distance, value, -jnp.inf), (first, best)
 
@@ -115,19 +136,29 @@ class Points:
     original_goal: np.ndarray  # float[B], R_goal of the original; -inf where the world can't follow it
 
 
-def frontier(points: Points, originals: Paths, *, goal: Any, lambda_policy: Any, answered_by: str) -> Frontier:
+def frontier(
+    points: Points,
+    originals: Paths,
+    *,
+    goal: Any,
+    lambda_policy: Any,
+    answered_by: str,
+    apart: EditCosts | RealCosts = EditCosts(),
+) -> Frontier:
     """The frontier of B originals, and beside each of its paths the next best of as many edits, where they are wanted.
 
     Args:
         goal: the task's; None: it has none.
         answered_by: the method.
+        apart: what δ counts.
     """
     value, first = np.asarray(points.best.value), np.asarray(points.best.first)
     rises = first > tolerated(_below(first))
     if value.ndim == 3:
         value = value[..., : value.shape[2] // 2]
         rises = rises[..., None] & (value > -np.inf)
-    return listed(points, originals, np.nonzero(rises), goal=goal, lambda_policy=lambda_policy, answered_by=answered_by)
+    options: dict[str, Any] = dict(goal=goal, lambda_policy=lambda_policy, answered_by=answered_by, apart=apart)
+    return listed(points, originals, np.nonzero(rises), **options)
 
 
 def listed(
@@ -138,26 +169,31 @@ def listed(
     goal: Any,
     lambda_policy: Any,
     answered_by: str,
+    apart: EditCosts | RealCosts = EditCosts(),
 ) -> Frontier:
-    """These rows of the ladders: original, distance, and place where there is more than one."""
-    path, distance, *place = rows
+    """These rows of the ladders: original, e, and place where there is more than one."""
+    path, rung, *place = rows
     at = jax.tree.map(lambda x: np.asarray(x)[rows], replace(points.best, min_distance=None))
     num_actions = (at.actions != PAD).sum(1).astype(np.int32)
-    bound = np.minimum(points.limit, points.unseen)[path, distance] if place else points.limit[path, distance]
+    bound = np.minimum(points.limit, points.unseen)[path, rung] if place else points.limit[path, rung]
+    weights = np.broadcast_to(np.asarray(lambda_policy, float), len(originals))
+    distance, value, close = rung.astype(np.int32), at.value, 0.0
+    if at.distance is not None:
+        distance, value, close = at.distance, at.goal + weights[path] * at.r_policy, SAME
     return Frontier(
         originals=originals,
         path=path.astype(np.int32),
         rank=(place[0] + 1 if place else np.ones(len(path))).astype(np.int32),
-        distance=distance.astype(np.int32),
-        value=at.value.astype(float),
-        bound=np.maximum(bound, at.value).astype(float),
+        distance=distance,
+        value=value.astype(float),
+        bound=np.maximum(bound, value).astype(float),
         paths=Paths(at.symbols, num_actions + 1, at.actions),
         scores=Scores(
             goal=at.goal,
             path=1.0 / (distance + 1.0),
             r_policy=at.r_policy,
             policy=at.log_prob / np.maximum(num_actions, 1),
-            distance=distance.astype(np.int32),
+            distance=distance,
             violations=np.zeros(len(path), np.int32),
         ),
         status=metrics.status(
@@ -165,11 +201,13 @@ def listed(
             reached=at.reached,
             terminated=at.terminated,
             met=None if goal is None else np.ones(len(path), bool),
+            same=close,
         ),
         answered_by=np.full(len(originals), answered_by),
         limit=points.limit.astype(float),
         original_goal=np.asarray(points.original_goal, float),
-        lambda_policy=np.broadcast_to(np.asarray(lambda_policy, float), len(originals)),
+        lambda_policy=weights,
+        apart=apart,
     )
 
 

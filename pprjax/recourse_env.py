@@ -65,7 +65,7 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
         if task.constraints is not None:
             raise UserError("task.constraints: expected none, for a learner of another kind does not keep them")
         check_config(config, 1)
-        check_task(task, original)
+        check_task(task, original, config)
         actions = None if original.actions is None else original.actions[0]
         symbols, length = jnp.asarray(original.symbols[0]), jnp.asarray(original.lengths[0])
         traced = jax.jit(trace)(task, symbols, length, jax.random.key(0), actions)

@@ -12,10 +12,11 @@ from flax import struct
 from jaxtyping import Float, Int
 
 from pprjax import metrics
+from pprjax.edit_distance import EditCosts, RealCosts
 from pprjax.errors import UserError
 from pprjax.io import write_table
 from pprjax.metrics import Scores
-from pprjax.paths import PAD, Paths
+from pprjax.paths import PAD, Paths, fill_of
 
 ROUNDING = 2e-6
 """A share of its size by which a bound may lie above v and prove it all the same: float32 tells no more."""
@@ -78,7 +79,7 @@ class Recourse:
     def save(self, path: str | os.PathLike) -> None:
         """Write `to_frame` as parquet or CSV, by the ending of the path; whole or not at all.
 
-        In CSV a sequence is one field, its numbers parted by blanks.
+        In CSV a sequence is one field, its numbers parted by blanks, those of a vector by colons.
         """
         _save(self.to_frame(), path)
 
@@ -102,12 +103,16 @@ class Frontier:
     v = R_goal + λ_policy·R_policy. A row stands there only if its v exceeds that of all rows with fewer edits, so that
     the best path at any λ_path is one of them: max_τ R(τ) = max over the rows of v + λ_path / (d + 1). With n_recourses
     each of them is followed by the next best paths of as many edits. Arrays on the host.
+
+    Where symbols are vectors, d is no whole number, and a row is the best path of e ≤ d < e + 1 for a whole e. Another
+    path of that bin may be nearer, so that at one λ_path R is at most λ_path / (e + 1) - λ_path / (d + 1) larger: the
+    `gap` counts that. `recourse` looks for the largest R itself.
     """
 
     originals: Paths  # B
     path: np.ndarray  # int32[F], which original the row answers; one that no path answers has no row
     rank: np.ndarray  # int32[F], 1 for the best path of so many edits
-    distance: np.ndarray  # int32[F], d
+    distance: np.ndarray  # int32[F], d; float[F] where symbols are vectors
     value: np.ndarray  # float[F], v
     bound: np.ndarray  # float[F], no path in this place has a larger v: `value` where proved, inf: not known
     paths: Paths  # F, symbols and actions
@@ -117,9 +122,15 @@ class Frontier:
     original_goal: np.ndarray  # float[B], R_goal of the original; -inf where the world can't follow it
     lambda_policy: np.ndarray  # float[B]
     answered_by: np.ndarray  # str[B], the method: "exact", "search" or "learn"
+    apart: EditCosts | RealCosts = struct.field(pytree_node=False, default=EditCosts())  # of diversity
 
     def __len__(self) -> int:
         return len(self.path)
+
+    @property
+    def rung(self) -> np.ndarray:
+        """int32[F], e: d, or its whole part."""
+        return self.distance.astype(np.int32)
 
     @property
     def method(self) -> np.ndarray:
@@ -145,13 +156,15 @@ class Frontier:
         order = np.lexsort((self.rank, self.distance, -(self.value + close), self.path))
         first = order[np.unique(self.path[order], return_index=True)[1]]
         chosen = np.full(size, -1)
-        chosen[self.path[first]] = self.distance[first]
-        rows = np.flatnonzero(self.distance == chosen[self.path])
-        edits = np.arange(self.limit.shape[1])
-        limit = (self.limit + weights[:, None] / (edits + 1.0)).max(1)
-        known = np.maximum.accumulate(self._values(), axis=1)
+        chosen[self.path[first]] = self.rung[first]
+        rows = np.flatnonzero(self.rung == chosen[self.path])
+        rows = rows[np.lexsort((-(self.value + close)[rows], self.path[rows]))]
+        closest = weights[:, None] / (np.arange(self.limit.shape[1]) + 1.0)
+        limit = (self.limit + closest).max(1)
+        known = np.maximum.accumulate(self._values(weights), axis=1)
+        terms = closest if self.paths.vector_size else 0.0  # of which `_values` has differences
         with np.errstate(invalid="ignore"):  # -inf less -inf, where nothing is feasible
-            near = self.limit - known <= ROUNDING * (1.0 + np.abs(self.limit))
+            near = self.limit - known <= ROUNDING * (1.0 + terms + np.abs(self.limit))
             proved = (self.limit == known) | (near & np.isfinite(self.limit))
         limit = np.where(proved.all(1), -np.inf, limit)
         bound = np.where(self.rank == 1, limit[self.path], self.bound + close)
@@ -184,7 +197,7 @@ class Frontier:
             blank[there] = values[row[there]]
             return blank
 
-        symbols = take(self.paths.symbols, PAD)
+        symbols = take(self.paths.symbols, fill_of(self.paths.symbols))
         symbols[:, 0] = np.asarray(self.originals.symbols)[path, 0]
         paths = Paths(symbols, take(self.paths.lengths, 1), take(self.paths.actions, PAD))
         worth = self.value + weights[self.path] / (self.distance + 1.0)
@@ -205,13 +218,15 @@ class Frontier:
             lambda_policy=self.lambda_policy,
             greedy_reward=np.full(size, np.nan),
             curve=np.zeros((size, 0)),
-            diversity=metrics.diversity(paths, path, size),
+            diversity=metrics.diversity(paths, path, size, self.apart),
         )
 
-    def _values(self) -> Float[np.ndarray, "B E"]:
-        """F(e), -inf where there is no row."""
+    def _values(self, weights: Float[np.ndarray, " B"]) -> Float[np.ndarray, "B E"]:
+        """F(e), -inf where there is no row; of vectors the v that is worth at e what that of the row is at d."""
         values, first = np.full(self.limit.shape, -np.inf), self.rank == 1
-        values[self.path[first], np.minimum(self.distance[first], self.limit.shape[1] - 1)] = self.value[first]
+        path, rung, weight = self.path[first], self.rung[first], weights[self.path[first]]
+        value = self.value[first] + (weight / (self.distance[first] + 1.0) - weight / (rung + 1.0))
+        values[path, np.minimum(rung, self.limit.shape[1] - 1)] = value
         return values
 
     def to_frame(self) -> pl.DataFrame:
@@ -255,11 +270,18 @@ def _terms(scores: Scores) -> dict[str, np.ndarray]:
 
 
 def _sequences(originals: Paths, paths: Paths) -> dict[str, pl.Series]:
-    lists = {"original": originals.to_lists(), "recourse": paths.to_lists(), "actions": paths.actions_to_lists()}
-    return {name: pl.Series(name, rows, dtype=pl.List(pl.Int32)) for name, rows in lists.items()}
+    symbol = pl.List(pl.Float32) if paths.vector_size else pl.Int32
+    lists = {"original": originals.to_lists(), "recourse": paths.to_lists()}
+    series = {name: pl.Series(name, rows, dtype=pl.List(symbol)) for name, rows in lists.items()}
+    return series | {"actions": pl.Series("actions", paths.actions_to_lists(), dtype=pl.List(pl.Int32))}
 
 
 def _save(frame: pl.DataFrame, path: str | os.PathLike) -> None:
     if Path(path).suffix == ".csv":
-        frame = frame.with_columns(pl.col(pl.List(pl.Int32)).cast(pl.List(pl.String)).list.join(" "))
+        vectors = pl.col(pl.List(pl.List(pl.Float32)))
+        together = pl.element().cast(pl.List(pl.String)).list.join(":")
+        frame = frame.with_columns(vectors.list.eval(together))
+        frame = frame.with_columns(
+            pl.col(pl.List(pl.Int32), pl.List(pl.String)).cast(pl.List(pl.String)).list.join(" ")
+        )
     write_table(frame, path)

@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from pprjax import edit_distance
 from pprjax.config import Config
 from pprjax.constraints import violations
+from pprjax.edit_distance import RealCosts
 from pprjax.goals import Goal
 from pprjax.likeliest import all_steps, likeliest_actions
-from pprjax.paths import PAD
+from pprjax.paths import PAD, alike, fill_of
 from pprjax.reward import similarity, spared, total
 from pprjax.ruled import without_rules
 from pprjax.task import State, Task
@@ -30,11 +31,15 @@ FEW_ACTIONS = 8
 """Actions up to which their probabilities are summed one by one, in registers."""
 
 
+TIE = 1e-6
+"""The share of its size by which one vector is no nearer than another: float32 tells no more."""
+
+
 @struct.dataclass
 class Original:
     """The path to be edited. n symbols at most, T = horizon."""
 
-    symbols: jax.Array  # int32[n], PAD after the end
+    symbols: jax.Array  # int32[n], PAD after the end; or float32[n, k], inf after it
     length: jax.Array  # int32[], symbols
     actions: jax.Array  # int32[T], what follows it; PAD from where it ends or can't be followed
     followed: jax.Array  # bool[], whether the world can follow it to its end
@@ -57,7 +62,7 @@ class Behaviour:
 class Trajectory:
     """One sampled path. T = horizon; entries after the end are PAD or 0."""
 
-    symbols: jax.Array  # int32[T + 1], the start included
+    symbols: jax.Array  # int32[T + 1] or float32[T + 1, k], the start included
     actions: jax.Array  # int32[T]
     observations: jax.Array  # [T + 1, ...], what the Q-network sees
     available: jax.Array  # bool[T + 1, A]
@@ -232,9 +237,21 @@ def _trajectory(
     magnitude = jnp.sum(jnp.where(taken, jnp.abs(steps.reward), 0.0))
     outcome = task.outcome(lane.state, lane.terminated, lane.reward_goal, magnitude)
     met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
-    symbols = jnp.concatenate([first[None], jnp.where(taken, steps.symbol, PAD)])
+    there = taken.reshape(-1, *[1] * first.ndim)
+    symbols = jnp.concatenate([first[None], jnp.where(there, steps.symbol, fill_of(first))])
     actions = jnp.where(taken, steps.action, PAD)
     broken = violations(task.constraints, original.kept, symbols, actions, distance)
+    met = met if broken is None else met & (broken == 0)
+    reward = total(
+        lane.reward_goal,
+        similarity(distance),
+        lane.reward_policy,
+        lambda_path=config.lambda_path,
+        lambda_policy=config.lambda_policy,
+    )
+    if isinstance(config.costs, RealCosts):  # what is no number must show: above all else
+        unknown = jnp.isnan(symbols).any()
+        met, reward = met | unknown, jnp.where(unknown, jnp.inf, reward)
     return Trajectory(
         symbols=symbols,
         actions=actions,
@@ -246,25 +263,19 @@ def _trajectory(
         num_actions=num_actions,
         terminated=lane.terminated,
         reached=outcome.reached,
-        met=met if broken is None else met & (broken == 0),
+        met=met,
         violations=broken,
         reward_goal=lane.reward_goal,
         reward_policy=lane.reward_policy,
         log_prob=jnp.sum(jnp.where(taken, steps.log_prob, 0.0)),
         distance=distance,
-        reward=total(
-            lane.reward_goal,
-            similarity(distance),
-            lane.reward_policy,
-            lambda_path=config.lambda_path,
-            lambda_policy=config.lambda_policy,
-        ),
+        reward=reward,
     )
 
 
 def trace(
     task: Task,
-    symbols: Int[Array, " n"],
+    symbols: Num[Array, "n ..."],
     length: Int[Array, ""],
     key: jax.Array,
     actions: Int[Array, " n-1"] | None = None,
@@ -278,6 +289,10 @@ def trace(
     says `deterministic = True`, with `state_id` and `state_from_id` and at most 4,096 states. Elsewhere the likeliest
     action that leads to the next symbol is taken each time, without looking ahead.
 
+    Where symbols are vectors, that is the action that leads nearest to the next one, of those as near the likeliest.
+    The world follows a path as long as its own symbols are `pprjax.paths.alike`: within 0.001 of each number beside 1
+    and its size, for float32 does not repeat them exactly.
+
     Args:
         actions: the actions taken, PAD after the end; None: not known.
     """
@@ -285,7 +300,7 @@ def trace(
     task = without_rules(task).replace(constraints=None)
     choices = jnp.arange(task.num_actions)
     actions = actions if n > 1 else None  # a start alone has none, and no way to look for
-    steps = all_steps(task) if actions is None and n > 1 else None
+    steps = all_steps(task) if actions is None and n > 1 and symbols.ndim == 1 else None
     plan = None if steps is None else likeliest_actions(steps, symbols, length)
 
     def step(lane, t):
@@ -299,18 +314,18 @@ def trace(
         elif plan is not None:
             action = jnp.maximum(plan[t, task.state_id(state)], 0)
         else:
-            leads = jax.vmap(lambda a: task.symbol(task.step(step_key, state, a)[0]))(choices) == symbols[t + 1]
-            usable = leads & available
+            after = jax.vmap(lambda a: task.symbol(task.step(step_key, state, a)[0]))(choices)
+            usable = _leads(after, symbols[t + 1], available)
             action = jnp.argmax(jnp.where(usable, jnp.maximum(log_probs, -1e30), -jnp.inf)).astype(jnp.int32)
         following, reward, ended = task.step(step_key, state, action)
-        fits = available[action] & (task.symbol(following) == symbols[t + 1]) & inside
+        fits = available[action] & alike(task.symbol(following), symbols[t + 1]) & inside
         after = (following, carry, reward_goal + reward, magnitude + jnp.abs(reward), followed & fits, ended)
         lane = jax.tree.map(lambda new, old: jnp.where(fits, new, old), after, lane)
         lane = (*lane[:4], followed & (fits | (t + 1 >= length)), lane[5])
         return lane, jnp.where(fits, action, PAD)
 
     state = task.reset(key)
-    starts = task.symbol(state) == symbols[0]
+    starts = alike(task.symbol(state), symbols[0])
     zero = jnp.zeros((), jnp.result_type(float))
     lane = (state, task.policy.init(), zero, zero, starts, jnp.bool_(False))
     (_, _, reward_goal, magnitude, followed, _), taken = jax.lax.scan(step, lane, jnp.arange(n - 1))
@@ -320,6 +335,15 @@ def trace(
     return Original(
         symbols=symbols, length=length, actions=taken, followed=followed, reward_goal=reward_goal, goal=goal
     )
+
+
+def _leads(after: Num[Array, "A ..."], wanted: Num[Array, "*k"], available: Bool[Array, " A"]) -> Bool[Array, " A"]:
+    """Which available actions lead to this symbol; to a vector, as near as any."""
+    if after.ndim == 1:
+        return (after == wanted) & available
+    apart = jnp.max(jnp.abs(after - wanted) / (1.0 + jnp.abs(wanted)), axis=-1)
+    apart = jnp.where(available, apart, jnp.inf)
+    return available & (apart <= apart.min() + TIE)
 
 
 def _sample(weights: Float[Array, " A"], uniform: Float[Array, ""]) -> Int[Array, ""]:

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pprjax import constraints, edit_distance
-from pprjax.config import Config, check_own_steps
+from pprjax.checks import check_symbols
+from pprjax.config import Config, check_own_steps, check_scale
 from pprjax.edit_distance import Costs, Norm
 from pprjax.errors import UserError
 from pprjax.metrics import Scores
@@ -30,10 +31,13 @@ def score(task: Task, originals: Paths, paths: Paths, config: Config = Config())
         config: its habit, own_steps, distance and edit costs count.
 
     Raises:
-        ValueError: there are not as many paths as originals, the world can't follow a path, or config's distance is
-            between paths of one length and a path has another than its original.
+        ValueError: there are not as many paths as originals, the world can't follow a path, config's distance is not
+            one of such symbols, or it is between paths of one length and a path has another than its original.
     """
     check_own_steps(config)
+    check_scale(config)
+    check_symbols(task, originals, config)
+    check_symbols(task, paths, config, "paths")
     if len(paths) != len(originals):
         raise UserError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
     other = np.flatnonzero(np.asarray(paths.lengths) != np.asarray(originals.lengths))

@@ -11,12 +11,13 @@ import numpy as np
 from jaxtyping import Int
 
 from pprjax import ladder
-from pprjax.certify.edits import largest_distance, whole_costs
+from pprjax.certify.edits import UNIT, largest_distance, whole_costs
 from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
 from pprjax.checks import check_task
 from pprjax.config import Config, check_config
+from pprjax.edit_distance import EditCosts, Norm
 from pprjax.errors import UserError
 from pprjax.ladder import Wanted
 from pprjax.learn.batches import learn, learn_frontier
@@ -88,7 +89,7 @@ def recourse(
             key=key, method=method, calls=calls, n_recourses=n_recourses, min_distance=min_distance, stop=stop
         )
         return each(task, originals, config, partial(recourse, chunk=chunk, progress=progress, **options), ids)
-    check_task(task, originals)
+    check_task(task, originals, config)
     _check_lengths(task, originals, config)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
     _check_least(0, calls=calls)
@@ -138,11 +139,11 @@ def frontier(
     Args:
         task: environment, agent and goal; or one for each original, see `pprjax.stack`.
         originals: B paths from the world's start, with actions or without.
-        config: habit, λ_policy (one number or float[B]) and the edit costs, whole numbers. λ_path is looked at by
-            "learn" alone, which keeps the best path for each distance of those that it samples.
+        config: habit, λ_policy (one number or float[B]) and the edit costs, whole numbers or of vectors. λ_path is
+            looked at by "learn" alone, which keeps the best path for each distance of those that it samples.
         key: of "learn", which needs one; not consumed.
         method: see `Method`.
-        max_edits: the most edits, at least 0; default as many as there may be.
+        max_edits: the most edits, at least 0; default as many as there may be. Of vectors, the last bin.
         calls: of "search": steps of the world that the proof of one original may take, or where nothing can be proved
             the beam, about; default 100,000.
         n_recourses: how many paths of each number of edits on the frontier there are at most, the best first. All meet
@@ -161,7 +162,7 @@ def frontier(
             key=key, method=method, max_edits=max_edits, calls=calls, n_recourses=n_recourses, min_distance=min_distance
         )
         return each(task, originals, config, partial(frontier, progress=progress, **options), ids)
-    check_task(task, originals)
+    check_task(task, originals, config)
     _check_lengths(task, originals, config)
     _check_least(0, max_edits=max_edits, calls=calls)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
@@ -177,9 +178,8 @@ def frontier(
     if "search" in choices:
         try:
             points = search_points(task, originals, config, wanted=wanted, calls=CALLS if calls is None else calls)
-            return ladder.frontier(
-                points, originals, goal=task.goal, lambda_policy=config.lambda_policy, answered_by="search"
-            )
+            options = dict(goal=task.goal, lambda_policy=config.lambda_policy, apart=config.apart)
+            return ladder.frontier(points, originals, answered_by="search", **options)
         except TooLargeError:
             if method == "search":
                 raise
@@ -195,9 +195,11 @@ def _check_least(least: int, **values: int | None) -> None:
 
 def _check_lengths(task: Task, originals: Paths, config: Config) -> None:
     """Raise a ValueError where distances are between paths of one length, and an original has another."""
+    if not isinstance(config.costs, Norm):
+        return
     expected = task.horizon + 1
     wrong = np.flatnonzero(np.asarray(originals.lengths) != expected)
-    if config.distance != "edit" and wrong.size:
+    if wrong.size:
         raise UserError(
             f"distance: {config.distance!r} compares paths of one length, the world's {expected} symbols, got "
             f"{originals.lengths[wrong[0]]} in originals[{wrong[0]}]"
@@ -228,7 +230,7 @@ def _searched_at(task: Task, originals: Paths, config: Config, calls: int | None
     wanted = replace(wanted, num_distances=_num_distances(task, originals, config, None))
     calls, lambda_path = CALLS if calls is None else calls, config.lambda_path
     points = search_points(task, originals, config, wanted=wanted, calls=calls, lambda_path=lambda_path)
-    options: dict[str, Any] = dict(goal=task.goal, lambda_policy=config.lambda_policy)
+    options: dict[str, Any] = dict(goal=task.goal, lambda_policy=config.lambda_policy, apart=config.apart)
     if wanted.n_recourses == 1:
         return ladder.frontier(points, originals, answered_by="search", **options).at(lambda_path)
     return n_best(points, originals, lambda_path=lambda_path, wanted=wanted, **options)
@@ -248,7 +250,8 @@ def _num_distances(task: Task, originals: Paths, config: Config, max_edits: int 
             "that are looked for, each distance by itself"
         )
     if config.distance != "manhattan":
-        known.append(largest_distance(int(np.max(originals.lengths)), task.horizon + 1, whole_costs(config)))
+        costs = UNIT if config.distance == "real" else whole_costs(config)
+        known.append(largest_distance(int(np.max(originals.lengths)), task.horizon + 1, costs))
     return 1 + int(min(known))
 
 
@@ -266,7 +269,10 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
         )
     if method != "auto":
         return (method,)
-    if not task.deterministic or config.distance != "edit" or any(cost != int(cost) for cost in config.costs):
+    whole = isinstance(config.costs, EditCosts) and all(cost == int(cost) for cost in config.costs)
+    if not task.deterministic or not (whole or config.distance == "real"):
         return ("learn",)
+    if config.distance == "real":
+        return ("search", "learn")
     table = task.num_states is not None and not jax.tree.leaves(task.policy.init())
     return ("exact", "search", "learn") if table else ("search", "learn")

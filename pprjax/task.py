@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from pprjax.constraints import Constraints
 from pprjax.errors import UserError
@@ -34,8 +34,9 @@ class World(Protocol):
     An environment that lacks any of it is told it as an argument of `Task`.
     """
 
-    def symbol(self, state: State, params: Any) -> Int[Array, ""]:
-        """What the edit distance compares: an integer in [0, 2³¹ - 1]."""
+    def symbol(self, state: State, params: Any) -> Num[Array, "*k"]:
+        """What the edit distance compares: an integer in [0, 2³¹ - 1]; or, where states are continuous, float[k], a
+        vector of finite numbers, with `Config(distance="real", scale=…)`."""
         ...
 
     # def available(self, state, params) -> bool[A]: the actions there are; default all.
@@ -73,7 +74,7 @@ class Task:
         constraints: what every recourse must keep to; default nothing.
         start: the environment's state in which every path starts, for example one that its `reset` gave; default what
             `reset_env` gives.
-        symbol: (state, params) -> int32[] in [0, 2³¹ - 1], what the edit distance compares. See also
+        symbol: (state, params) -> int32[] in [0, 2³¹ - 1] or float[k], what the edit distance compares. See also
             `actions_as_symbols`.
         available: (state, params) -> bool[A], the actions there are; default all.
         reached_goal: (state, params) -> bool[], what `pprjax.reached` asks; default natural termination.
@@ -186,18 +187,24 @@ class Task:
         _, state, reward, terminated, _ = self.env.step_env(key, state, action, self.params)
         return state, jnp.asarray(reward, jnp.result_type(float)), jnp.asarray(terminated, bool)
 
-    def symbol(self, state: State) -> Int[Array, ""]:
-        """What the edit distance compares."""
-        return jnp.asarray(self.env.symbol(state, self.params), jnp.int32)
+    def symbol(self, state: State) -> Num[Array, "*k"]:
+        """What the edit distance compares: int32[], or float32[k]."""
+        symbol = jnp.asarray(self.env.symbol(state, self.params))
+        return symbol.astype(jnp.float32 if jnp.issubdtype(symbol.dtype, jnp.floating) else jnp.int32)
 
-    def next_symbols(self, state: State) -> Int[Array, " A"]:
+    @property
+    def symbol_type(self) -> jax.ShapeDtypeStruct:
+        """Shape and type of a symbol: () and int32, or (k,) and float32."""
+        return jax.eval_shape(lambda: self.symbol(self.reset(jax.random.key(0))))
+
+    def next_symbols(self, state: State) -> Num[Array, "A ..."]:
         """The symbols that the actions lead to in a world without chance: it tells them, or each takes a step."""
         if hasattr(self.env, "next_symbols"):
             return self.env.next_symbols(state, self.params)
         step = partial(self.step, jax.random.key(0), state)
         return jax.vmap(lambda action: self.symbol(step(action)[0]))(jnp.arange(self.num_actions))
 
-    def symbol_table(self) -> Int[Array, " S"] | None:
+    def symbol_table(self) -> Num[Array, "S ..."] | None:
         """The symbols of all states of a finite world that is small and can name its states; None of any other."""
         states = self.all_states()
         return None if states is None else jax.vmap(self.symbol)(states)

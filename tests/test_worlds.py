@@ -304,8 +304,14 @@ def test_what_does_not_fit_is_named(env, said, error, message):
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"symbol": lambda state, params: state.id * jnp.nan}, r"^symbol: expected int\[\], got float32\[\]$"),
-        ({"symbol": lambda state, params: jnp.array([state.id, 2])}, r"^symbol: expected int\[\], got int32\[2\]$"),
+        (
+            {"symbol": lambda state, params: state.id * jnp.nan},
+            r"^symbol: expected int\[\] or float\[k\], got float32\[\]$",
+        ),
+        (
+            {"symbol": lambda state, params: jnp.array([state.id, 2])},
+            r"^symbol: expected int\[\] or float\[k\], got int32\[2\]$",
+        ),
         ({"symbol": lambda state, params: state.id - 2}, r"^symbol: .* got -2 in the first state$"),
         ({"state_id": lambda state, params: state.id / 2}, r"^state_id: expected int\[\], got float32\[\]$"),
         ({"available": lambda state, params: jnp.ones(3, bool)}, r"^available: expected bool\[4\], got bool\[3\]$"),

@@ -62,16 +62,23 @@ def levenshtein(original: ArrayLike, path: ArrayLike, costs: WholeCosts = UNIT) 
     return Levenshtein.distance(np.asarray(original).tolist(), np.asarray(path).tolist(), weights=weights)
 
 
-def distinct[T](ranked: Iterable[T], symbols_of: Callable[[T], Any], count: int, min_distance: int) -> list[T]:
+def distinct[T](
+    ranked: Iterable[T],
+    symbols_of: Callable[[T], Any],
+    count: int,
+    min_distance: int,
+    between: Callable[[Any, Any], Any] = levenshtein,
+) -> list[T]:
     """The first of what is ranked, and after it each next one that is far enough from all before it.
 
     Args:
         symbols_of: the symbols of its path.
+        between: the distance between the symbols of two paths.
     """
     chosen, passed = [], []
     for one in ranked:
         symbols = symbols_of(one)
-        if all(levenshtein(symbols, other) >= min_distance for other in passed):
+        if all(between(symbols, other) >= min_distance for other in passed):
             chosen.append(one)
             passed.append(symbols)
         if len(chosen) == count:

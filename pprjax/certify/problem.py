@@ -14,6 +14,7 @@ from pprjax.certify.edits import WholeCosts, whole_costs
 from pprjax.certify.own_steps import habits_of
 from pprjax.certify.tables import UNAVAILABLE, Tables, tabulate
 from pprjax.certify.unrolled import Earned, Unrolled, Weights, unroll
+from pprjax.checks import check_symbols
 from pprjax.config import Config, check_own_steps
 from pprjax.constraints import kept_symbols
 from pprjax.errors import UserError
@@ -68,6 +69,7 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
         ValueError: as `pprjax.exact`.
     """
     costs = whole_costs(config)
+    check_symbols(task, originals, config)
     check_own_steps(config)
     size = len(originals)
     lambda_path = _weights("lambda_path", config.lambda_path, size)

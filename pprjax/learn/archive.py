@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from flax import struct
 from jaxtyping import Array, Int
 
 from pprjax import edit_distance
+from pprjax.edit_distance import EditCosts, RealCosts
 from pprjax.rollout import Trajectory
 
 
@@ -28,24 +30,25 @@ def empty(like: Trajectory, size: int, min_distance: Int[Array, ""] | int) -> Ar
     return Archive(paths=paths, filled=jnp.zeros(size, bool), min_distance=jnp.asarray(min_distance, jnp.int32))
 
 
-def extend(archive: Archive, lanes: Trajectory) -> Archive:
+def extend(archive: Archive, lanes: Trajectory, apart: EditCosts | RealCosts = EditCosts()) -> Archive:
     """The archive after these paths, which have a leading axis: again and again the best of all that are left, and away
-    with what is less than δ edits from it. Of equally good paths the older stays."""
+    with what is less than δ edits from it. Of equally good paths the older stays.
+
+    Args:
+        apart: what δ counts.
+    """
     pool = jax.tree.map(lambda *parts: jnp.concatenate(parts), archive.paths, _slim(lanes))
     lengths = pool.num_actions + 1
 
     def pick(alive, _):
         chosen = jnp.argmax(jnp.where(alive, pool.reward, -jnp.inf))
-        far = _distances(pool.symbols[chosen], lengths[chosen], pool.symbols, lengths) >= archive.min_distance
+        apart_from = partial(edit_distance.between, pool.symbols[chosen], lengths[chosen], costs=apart)
+        far = jax.vmap(apart_from)(pool.symbols, lengths) >= archive.min_distance
         return alive & far, (chosen, alive[chosen])
 
     alive = jnp.concatenate([archive.filled, lanes.met])
     _, (order, filled) = jax.lax.scan(pick, alive, length=archive.filled.shape[0])
     return replace(archive, paths=jax.tree.map(lambda x: x[order], pool), filled=filled)
-
-
-def _distances(path, length, paths, lengths) -> Int[Array, " N"]:
-    return jax.vmap(lambda other, n: edit_distance.between(path, length, other, n))(paths, lengths)
 
 
 def _slim(lanes: Trajectory) -> Trajectory:

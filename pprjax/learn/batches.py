@@ -20,14 +20,15 @@ from jax.sharding import Mesh
 from jaxtyping import Bool, Int
 
 from pprjax import devices, ladder, metrics
+from pprjax.checks import check_numbers
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
 from pprjax.errors import UserError
 from pprjax.ladder import Ladder, Points, Wanted
 from pprjax.learn import archive, learner
 from pprjax.learn.stopping import LOOKS, Stop, kept_where
-from pprjax.metrics import Scores
-from pprjax.paths import PAD, Paths
+from pprjax.metrics import SAME, Scores
+from pprjax.paths import PAD, Paths, fill_of
 from pprjax.progress import progress_bar
 from pprjax.result import Frontier, Recourse
 from pprjax.rollout import Trajectory, trace
@@ -89,7 +90,8 @@ def learn_frontier(
         calls=np.zeros(len(originals), int),
         original_goal=np.asarray(result.original_goal),
     )
-    return ladder.frontier(points, originals, goal=task.goal, lambda_policy=config.lambda_policy, answered_by="learn")
+    options: dict[str, Any] = dict(goal=task.goal, lambda_policy=config.lambda_policy, apart=config.apart)
+    return ladder.frontier(points, originals, answered_by="learn", **options)
 
 
 def _trained(
@@ -217,6 +219,7 @@ def _solve_piece(
             state = original, keys, trained
             *_, new = jax.block_until_ready(_train(*shared, inputs, state, start=start, stop=end, mesh=mesh))
         trained = kept_where(ended, trained, new)
+        check_numbers(np.asarray(trained.best.symbols), "a sampled edit of an original")
         if not stop.never and end < total:
             done = stop.reached(np.asarray(trained.curve)[:, :end], np.asarray(trained.best.met))
             last = np.where(done & ~ended, end, last)
@@ -279,6 +282,7 @@ def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_r
         reached=best.reached,
         terminated=best.terminated,
         met=None if task.goal is None else best.met,
+        same=SAME if originals.vector_size else 0.0,
     )
     paths = Paths(best.symbols[:, :width], best.num_actions + 1, best.actions[:, : width - 1])
     return Recourse(
@@ -303,7 +307,7 @@ def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_r
         curve=np.asarray(result.curve),
         lambda_path=lambdas[0],
         lambda_policy=lambdas[1],
-        diversity=metrics.diversity(paths, path, size),
+        diversity=metrics.diversity(paths, path, size, config.apart),
     )
 
 
@@ -331,7 +335,7 @@ def _where_feasible(feasible: Bool[np.ndarray, " B"], best: Trajectory) -> Any:
 
     return replace(
         best,
-        symbols=np.concatenate([best.symbols[:, :1], blank(best.symbols[:, 1:], PAD)], axis=1),
+        symbols=np.concatenate([best.symbols[:, :1], blank(best.symbols[:, 1:], fill_of(best.symbols))], axis=1),
         actions=blank(best.actions, PAD),
         num_actions=blank(best.num_actions, 0),
         reward_goal=blank(best.reward_goal, np.nan),

@@ -179,8 +179,10 @@ def climb(found: Ladder, config: Config, lanes: Trajectory) -> Ladder:
         terminated=lanes.terminated,
         symbols=lanes.symbols,
         actions=lanes.actions,
+        distance=None if found.distance is None else lanes.distance,
     )
-    return ladder.extend(found, paths, jnp.rint(lanes.distance).astype(jnp.int32))
+    rung = jnp.rint(lanes.distance) if found.distance is None else lanes.distance
+    return ladder.extend(found, paths, rung.astype(jnp.int32), config.apart)
 
 
 def learn_from(
@@ -206,7 +208,7 @@ def learn_from(
         best=best,
         curve=state.curve.at[iteration].set(best.reward),
         best_missed=jnp.maximum(state.best_missed, missed),
-        archive=None if state.archive is None else archive.extend(state.archive, lanes),
+        archive=None if state.archive is None else archive.extend(state.archive, lanes, config.apart),
         ladder=None if state.ladder is None else climb(state.ladder, config, lanes),
         scale=jnp.where(
             state.scale > 0, state.scale, RETURN_SCALE / jnp.maximum(jnp.mean(jnp.abs(lanes.reward)), 1e-6)
@@ -235,7 +237,7 @@ def harvest(config: Config, state: LearnerState, lanes: Trajectory) -> LearnerSt
         state,
         best=ranking.better(state.best, ranking.best_of(lanes)),
         greedy=jax.tree.map(lambda x: x[0], lanes),
-        archive=None if state.archive is None else archive.extend(state.archive, lanes),
+        archive=None if state.archive is None else archive.extend(state.archive, lanes, config.apart),
         ladder=None if state.ladder is None else climb(state.ladder, config, lanes),
     )
 

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.ladder import Ladder
 from pprjax.search import nodes as layers
-from pprjax.search.nodes import Children, Edges, Nodes, Search
+from pprjax.search.nodes import Children, Edges, Nodes, Search, rung_of
 
 CANDIDATES = 2
 """Children of a node that lead to symbols which τ₀ lacks, by v and by promise, for each place of a stratum: no more are
@@ -68,7 +68,7 @@ class Ranked:
 
     value: jax.Array  # float[M], v so far
     promise: jax.Array  # float[M], the world's opinion
-    smallest: jax.Array  # int32[M], m
+    smallest: jax.Array  # [M], m
     bound: jax.Array  # float[M], on v of all that goes on from them
     there: jax.Array  # bool[M]
 
@@ -195,8 +195,8 @@ def _foremost(
     left = children.available.at[parent, edges.action].set(False)
     bound = jnp.max(children.bound, axis=-1, where=left, initial=-jnp.inf)
     smallest = jnp.min(children.smallest, axis=-1, where=left, initial=len(best.value))
-    lost = jnp.where(search.matters(best.value, bound, smallest), bound, -jnp.inf)
-    return edges, nothing.at[smallest].max(lost, mode="drop")
+    lost = jnp.where(search.matters(best.value, bound, smallest), search.at_rung(bound, smallest), -jnp.inf)
+    return edges, nothing.at[rung_of(smallest)].max(lost, mode="drop")
 
 
 def _every(children: Children) -> Edges:
@@ -222,7 +222,7 @@ def _strata(
     """
     num_distances, size = len(best.value), len(ranked.value)
     hopeful = ranked.there & search.matters(best.value, ranked.bound, ranked.smallest)
-    stratum = jnp.where(hopeful, ranked.smallest, num_distances)
+    stratum = jnp.where(hopeful, rung_of(ranked.smallest), num_distances)
     places = [_places(ranked.value + weight * ranked.promise, stratum, num_distances) for weight in weights]
     if search.lambda_path is not None:
         worth = ranked.value + search.lambda_path / (1.0 + ranked.smallest)
@@ -233,7 +233,7 @@ def _strata(
     turn = jnp.minimum(place, room) * (num_distances + 1) + stratum
     first, order = jax.lax.top_k(jnp.where(hopeful, -turn.astype(jnp.float32), -jnp.inf), min(room, size))
     kept = jnp.isfinite(first)
-    lost = jnp.where(hopeful.at[order].set(False), ranked.bound, -jnp.inf)
+    lost = jnp.where(hopeful.at[order].set(False), search.at_rung(ranked.bound, ranked.smallest), -jnp.inf)
     dropped = jnp.full(num_distances + 1, -jnp.inf, lost.dtype).at[stratum].max(lost)[:-1]
     short = room - len(order)
     return jnp.pad(order, (0, short)), jnp.pad(kept, (0, short)), dropped

@@ -7,16 +7,25 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
-from pprjax.certify.edits import distinct
+from pprjax.certify.edits import distinct, levenshtein
+from pprjax.edit_distance import EditCosts, RealCosts
 from pprjax.ladder import Ladder, Points, Wanted, listed
+from pprjax.metrics import real_edits
 from pprjax.paths import PAD, Paths
 from pprjax.result import ROUNDING, Recourse
 
 
 def n_best(
-    points: Points, originals: Paths, *, goal: Any, lambda_path: Any, lambda_policy: Any, wanted: Wanted
+    points: Points,
+    originals: Paths,
+    *,
+    goal: Any,
+    lambda_path: Any,
+    lambda_policy: Any,
+    wanted: Wanted,
+    apart: EditCosts | RealCosts = EditCosts(),
 ) -> Recourse:
     """The n best by R, any two δ edits apart, and a bound on R in each place.
 
@@ -27,17 +36,18 @@ def n_best(
         points: of more than one path for each distance, searched at this λ_path.
         goal: the task's; None: it has none.
         wanted: n and δ.
+        apart: what δ counts.
     """
     weights = np.broadcast_to(np.asarray(lambda_path, float), len(originals))
     close = weights[:, None] / (np.arange(points.limit.shape[1]) + 1.0)
     ladders = jax.tree.map(np.asarray, points.best)
-    places = [_chosen(jax.tree.map(lambda x, b=b: x[b], ladders), close[b], wanted) for b in range(len(originals))]
+    each = [jax.tree.map(lambda x, b=b: x[b], ladders) for b in range(len(originals))]
+    places = [_chosen(found, close[b], wanted, apart) for b, found in enumerate(each)]
     path = np.repeat(np.arange(len(originals)), [len(place) for place in places])
     distance, place = np.concatenate(places).T
-    front = listed(
-        points, originals, (path, distance, place), goal=goal, lambda_policy=lambda_policy, answered_by="search"
-    )
-    reward = front.value + close[path, distance]
+    options: dict[str, Any] = dict(goal=goal, lambda_policy=lambda_policy, answered_by="search", apart=apart)
+    front = listed(points, originals, (path, distance, place), **options)
+    reward = front.value + weights[path] / (front.distance + 1.0)
     limit, unseen = ((x + close).max(1) for x in (points.limit, np.minimum(points.limit, points.unseen)))
     is_first = np.append(True, path[1:] != path[:-1])[: len(path)]
     bound = np.where(is_first, limit[path], unseen[path])
@@ -45,15 +55,23 @@ def n_best(
     return front.rows_at(np.arange(len(path)), weights, np.where(proved, reward, bound), limit)
 
 
-def _chosen(found: Ladder, close: Float[np.ndarray, " E"], wanted: Wanted) -> Int[np.ndarray, "r 2"]:
+def _chosen(
+    found: Ladder, close: Float[np.ndarray, " E"], wanted: Wanted, apart: EditCosts | RealCosts
+) -> Int[np.ndarray, "r 2"]:
     """Distance and place of the chosen paths of one original, the best first."""
     worth = found.value + close[:, None]
     order = np.argsort(-worth, axis=None, kind="stable")[: int((worth > -np.inf).sum())]
     ranked = zip(*np.unravel_index(order, worth.shape), strict=True)
-    chosen = distinct(ranked, partial(_symbols, found), wanted.n_recourses, wanted.min_distance)
+    between = levenshtein if isinstance(apart, EditCosts) else partial(_between, apart)
+    chosen = distinct(ranked, partial(_symbols, found), wanted.n_recourses, wanted.min_distance, between)
     return np.array(chosen, int).reshape(-1, 2)
 
 
-def _symbols(found: Ladder, at: tuple[int, int]) -> Int[np.ndarray, " T"]:
-    symbols = np.asarray(found.symbols[at])
-    return symbols[symbols != PAD]
+def _between(costs: RealCosts, one: Float[np.ndarray, "n k"], other: Float[np.ndarray, "T k"]) -> float:
+    both = Paths.from_lists([one, other]).padded()  # to few sizes, each of which is compiled
+    lengths = dict(original_length=both.lengths[0], lengths=both.lengths[1])
+    return float(real_edits(*both.symbols, costs.scale, **lengths))
+
+
+def _symbols(found: Ladder, at: tuple[int, int]) -> Num[np.ndarray, "T ..."]:
+    return np.asarray(found.symbols[at])[: 1 + (found.actions[at] != PAD).sum()]

@@ -7,6 +7,8 @@ where the world bounds the R_goal that is still to come,
     v(τ) = R_goal(τ) + λ_policy·R_policy(τ) ≤ R_goal so far + goal_bound + λ_policy·R_policy so far
 
 for every path τ that goes on from here. With h(p) of Eq. 4 there is such a bound only before the last step.
+
+Where symbols are vectors, m and d are no whole numbers, and e is their whole part: a bin of paths, e ≤ d < e + 1.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from pprjax import edit_distance, ladder
 from pprjax.config import Config
 from pprjax.constraints import violations
+from pprjax.edit_distance import RealCosts
 from pprjax.ladder import Ladder, tolerated
-from pprjax.paths import PAD
+from pprjax.paths import PAD, fill_of
 from pprjax.reward import spared
 from pprjax.rollout import Original
 from pprjax.task import Task
@@ -82,22 +85,27 @@ class Search:
             return jnp.full((), jnp.inf, jnp.result_type(float))
         return jnp.asarray(self.task.env.goal_bound(self.task.params), jnp.result_type(float))
 
-    def longer(self, column: Any, symbol: Int[Array, ""]) -> Any:
+    @property
+    def real(self) -> bool:
+        """Whether symbols are vectors."""
+        return isinstance(self.config.costs, RealCosts)
+
+    def longer(self, column: Any, symbol: Num[Array, "*k"]) -> Any:
         """The Levenshtein column after one more symbol."""
         costs = self.config.costs
         return edit_distance.append(column, edit_distance.matches(self.original.symbols, symbol, costs), costs)
 
-    def smallest(self, column: Any) -> Int[Array, ""]:
+    def smallest(self, column: Any) -> Num[Array, ""]:
         """m, the smallest entry of a column."""
         original = self.original
         smallest, _ = edit_distance.alignment(column, original.symbols, original.length, self.config.costs)
-        return jnp.rint(smallest).astype(jnp.int32)
+        return smallest if self.real else jnp.rint(smallest).astype(jnp.int32)
 
-    def smallest_after(self, column: Any, symbols: Int[Array, " A"]) -> Int[Array, " A"]:
+    def smallest_after(self, column: Any, symbols: Num[Array, "A ..."]) -> Num[Array, " A"]:
         """m after each of these symbols. All that τ₀ lacks are as good as one another, so they are counted once."""
         own = self.original.symbols
         size = len(own)
-        if len(symbols) <= size + 1:
+        if self.real or len(symbols) <= size + 1:
             return jax.vmap(lambda symbol: self.smallest(self.longer(column, symbol)))(symbols)
         here = symbols[:, None] == own
         place = jnp.where(here.any(1), jnp.argmax(here, axis=1), size)
@@ -124,7 +132,16 @@ class Search:
             bound, smallest: [*b].
         """
         least = tolerated(self.needed(value))
-        return (smallest < len(least)) & (bound > least[smallest.clip(max=len(least) - 1)])
+        rung = rung_of(smallest)
+        return (rung < len(least)) & (self.at_rung(bound, smallest) > least[rung.clip(max=len(least) - 1)])
+
+    def at_rung(self, value: Any, distance: Any) -> Any:
+        """What v is worth at distance e that is worth this much at d, or that bounds what is: v + λ_path / (d + 1) -
+        λ_path / (e + 1). v itself where d = e, and where no λ_path is given.
+        """
+        if not self.real or self.lambda_path is None:
+            return value
+        return value + self.lambda_path / (1.0 + distance) - self.lambda_path / (1.0 + rung_of(distance))
 
     def needed(self, value: Any) -> Any:
         """What v a path of at least e edits must exceed to be `needed`: float[E]."""
@@ -152,13 +169,13 @@ class Nodes:
     state: Any  # the world's, leaves of [N, ...]
     carry: Any  # P_A's, before it has seen the state
     column: Any  # Levenshtein column, leaves of [N, ...]
-    smallest: jax.Array  # int32[N], m
+    smallest: jax.Array  # int32[N], m; float[N] where symbols are vectors
     goal: jax.Array  # float[N], R_goal so far
     lowest: jax.Array  # float[N], the smallest it was
     magnitude: jax.Array  # float[N], Σ|r_t| so far
     charged: jax.Array  # float[N], R_policy so far
     log_prob: jax.Array  # float[N], Σ log P_A so far
-    symbols: jax.Array  # int32[N, T + 1], PAD after the end
+    symbols: jax.Array  # int32[N, T + 1], PAD after the end; or float32[N, T + 1, k], inf after it
     actions: jax.Array  # int32[N, T], PAD after the end
     alive: jax.Array  # bool[N], there is a node here, and it is no complete path
     complete: jax.Array  # bool[N], a path that ended here: by the world, at the horizon, or in a dead end
@@ -173,7 +190,7 @@ class Children:
     available: jax.Array  # bool[N, A], of living nodes
     charged: jax.Array  # float[N, A], R_policy with this action
     log_prob: jax.Array  # float[N, A], Σ log P_A with this action
-    smallest: jax.Array  # int32[N, A], m: of the child where its symbol is known, else of the node
+    smallest: jax.Array  # [N, A], m: of the child where its symbol is known, else of the node
     bound: jax.Array  # float[N, A], on v of all that goes on with this action
 
 
@@ -203,7 +220,7 @@ def root(search: Search, room: int) -> Nodes:
         magnitude=zero,
         charged=zero,
         log_prob=zero,
-        symbols=jnp.full(task.horizon + 1, PAD, jnp.int32).at[0].set(symbol),
+        symbols=jnp.full((task.horizon + 1, *symbol.shape), fill_of(symbol), symbol.dtype).at[0].set(symbol),
         actions=jnp.full(task.horizon, PAD, jnp.int32),
         alive=jnp.bool_(True) if task.constraints is None else ~task.constraints.forbids(symbol),
         complete=no,
@@ -244,7 +261,7 @@ def step(search: Search, nodes: Nodes, children: Children, edges: Edges, t: Int[
         state, reward, terminated = task.step(jax.random.key(0), node.state, edge.action)
         symbol = task.symbol(state)
         column = search.longer(node.column, symbol)
-        complete = edge.there & (terminated | (t + 1 >= task.horizon))
+        complete = edge.there & (terminated | (t + 1 >= task.horizon) | no_number(symbol))
         return Nodes(
             state=state,
             carry=jax.tree.map(lambda x: x[edge.parent], children.carry),
@@ -287,7 +304,8 @@ def dead_ends(nodes: Nodes, children: Children) -> Nodes:
 def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
     """The best paths after these nodes, of which those that are complete count.
 
-    v is inf of a path that earned more than `goal_bound` after one of its prefixes: what the world says is not so.
+    v is inf of a path that earned more than `goal_bound` after one of its prefixes: what the world says is not so. And
+    of one whose last symbol is no number.
     """
     task, original, goal_bound = search.task, search.original, search.last_goal_bound
 
@@ -297,10 +315,11 @@ def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
         met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
         broken = violations(task.constraints, original.kept, node.symbols, node.actions, distance)
         counts = node.complete & met & (True if broken is None else broken == 0) & (distance < len(best.value))
-        value = search.value(node.goal, node.charged)
+        value = search.at_rung(search.value(node.goal, node.charged), distance)
         contradicts = node.complete & (node.goal - node.lowest > goal_bound + 1e-5 * (1.0 + node.magnitude))
-        value = jnp.where(contradicts, jnp.inf, jnp.where(counts, value, -jnp.inf))
-        return value, jnp.rint(distance).astype(jnp.int32), outcome.reached
+        unknown = node.complete & no_number(node.symbols)
+        value = jnp.where(contradicts | unknown, jnp.inf, jnp.where(counts, value, -jnp.inf))
+        return value, jnp.where(unknown, 0, distance), outcome.reached
 
     value, distance, reached = jax.vmap(one)(nodes)
     found = Ladder(
@@ -312,8 +331,20 @@ def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
         terminated=nodes.terminated,
         symbols=nodes.symbols,
         actions=nodes.actions,
+        distance=distance if search.real else None,
     )
-    return ladder.extend(best, found, distance)
+    whole = distance if search.real else jnp.rint(distance)
+    return ladder.extend(best, found, rung_of(whole), search.config.apart)
+
+
+def rung_of(distance: Any) -> Any:
+    """e of these distances: their whole part. int32[*b]"""
+    return distance.astype(np.int32)
+
+
+def no_number(symbols: Num[Array, "*b"]) -> Bool[Array, ""]:
+    """Whether a vector is NaN."""
+    return jnp.isnan(symbols).any() if jnp.issubdtype(symbols.dtype, jnp.floating) else jnp.bool_(False)
 
 
 def needed(value: Any, lambda_path: Any = None) -> Any:

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from pprjax import ladder
 from pprjax.certify.limits import TooLargeError
+from pprjax.checks import check_numbers
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
 from pprjax.errors import UserError
@@ -61,7 +62,7 @@ def search_points(
 
     Args:
         task: deterministic.
-        config: habit, λ_policy (one number or float[B]) and the edit costs, whole numbers.
+        config: habit, λ_policy (one number or float[B]) and the edit costs, whole numbers or of vectors.
         wanted: E, and how many paths of each distance.
         calls: steps of the world that the proof of one original may take after the beam; where nothing bounds what a
             prefix leads to, those that the beam may take, about: then it is as wide as they allow.
@@ -103,13 +104,15 @@ def search_points(
             limit = _limit(search, best, unseen)
             used[i] += found.calls
         if np.isposinf(best.value).any():
+            check_numbers(best.symbols, f"an edit of originals[{i}]")
             raise UserError(
                 f"env.goal_bound: {float(search.last_goal_bound):g} is not the most R_goal that may still come: a path "
                 f"that was found for originals[{i}] earns more"
             )
         rows.append(best)
         limits.append(limit)
-        rest.append(_unseen(search, best, unseen) if wanted.min_distance == 1 else np.full_like(limit, np.inf))
+        every = wanted.min_distance == 1 and not search.real  # two paths are never nearer
+        rest.append(_unseen(search, best, unseen) if every else np.full_like(limit, np.inf))
     best = jax.tree.map(lambda *rows: np.stack(rows), *rows)
     limit, rest = np.stack(limits), np.stack(rest)
     return Points(best=best, limit=limit, unseen=rest, calls=used, original_goal=traced.reward_goal)
@@ -121,7 +124,8 @@ def _together(task: Task, room: int, length: int) -> int:
     Raises:
         TooLargeError: the nodes of one layer, with their children, take more than MAX_BYTES.
     """
-    each = 4 * (2 * task.horizon + length + task.num_actions)
+    vector = task.symbol_type.size
+    each = 4 * ((1 + vector) * task.horizon + vector * length + task.num_actions)
     needed = room * each * (2 if knows_next(task) else 1 + task.num_actions)  # else every child is stepped first
     if needed > MAX_BYTES:
         raise TooLargeError(

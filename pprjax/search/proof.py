@@ -15,11 +15,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
 from pprjax.ladder import Ladder
 from pprjax.search import nodes as layers
-from pprjax.search.nodes import Children, Edges, Nodes, Search
+from pprjax.search.nodes import Children, Edges, Nodes, Search, rung_of
 
 BLOCK = 1024
 """Prefixes that take a step side by side, at most."""
@@ -44,7 +44,7 @@ class _Waiting(NamedTuple):
     children: Children
     parent: Int[np.ndarray, " M"]
     action: Int[np.ndarray, " M"]
-    smallest: Int[np.ndarray, " M"]
+    smallest: Num[np.ndarray, " M"]
     bound: Float[np.ndarray, " M"]
 
     def __getitem__(self, rows) -> _Waiting:
@@ -82,10 +82,13 @@ def _pass(search: Search, best: Ladder, most: int, calls: int, block: int):
     bound of a prefix of m = e that was not; the steps taken, and whether all were seen."""
     beyond = np.full(len(best.value), -np.inf)
 
+    def leave(waiting: _Waiting) -> None:
+        np.maximum.at(beyond, rung_of(waiting.smallest), search.at_rung(waiting.bound, waiting.smallest))
+
     def within(waiting: _Waiting) -> _Waiting:
-        out = waiting.smallest > most
-        known = out & (waiting.smallest < len(beyond))
-        np.maximum.at(beyond, waiting.smallest[known], waiting.bound[known])
+        rung = rung_of(waiting.smallest)
+        out = rung > most
+        leave(waiting[out & (rung < len(beyond))])
         return waiting[~out]
 
     best, waiting = _opened(search, best, _rooted(search, block), 0)
@@ -109,7 +112,7 @@ def _pass(search: Search, best: Ladder, most: int, calls: int, block: int):
         best, waiting = _opened(search, best, nodes, now.t + 1)
         stack.append(within(waiting))
     for waiting in stack:
-        np.maximum.at(beyond, waiting.smallest, waiting.bound)
+        leave(waiting)
     return best, beyond, used, not stack
 
 
