@@ -34,12 +34,12 @@ def check_world(task: Task) -> None:
 def _check_said(task: Task, state: State) -> None:
     """Of a state of these shapes."""
     expected = {"symbol": (int, ()), "state_id": (int, ()), "reached_goal": (bool, ())}
-    expected = expected | {"available": (bool, (task.num_actions,))}
+    expected |= {"available": (bool, (task.num_actions,)), "goal_to_go": (float, ()), "steps_to_go": (int, ())}
     asked = {name: getattr(task.env, name) for name in expected if hasattr(task.env, name)}
     answers = jax.eval_shape(lambda state: {name: ask(state, task.params) for name, ask in asked.items()}, state)
     for name in asked:
         (kind, shape), said = expected[name], answers[name]
-        types = jnp.integer if kind is int else jnp.bool_
+        types = {int: jnp.integer, bool: jnp.bool_, float: jnp.floating}[kind]
         if name == "symbol" and _is_vector(said):
             continue
         if not hasattr(said, "dtype") or not jnp.issubdtype(said.dtype, types) or said.shape != shape:

@@ -171,6 +171,8 @@ def check_config(config: Config, num_originals: int) -> None:
 def check_scale(config: Config) -> None:
     """Raise a ValueError where a distance lacks its scale, or a scale its distance."""
     if config.distance == "real":
+        if config.scale is None:
+            raise UserError('scale: distance "real" needs a tuple of numbers above 0, one a coordinate, got None')
         config.costs.check()
         if (config.w_ins, config.w_del, config.w_sub) != (1.0, 1.0, 1.0):
             raise UserError('w_ins, w_del, w_sub: with distance "real" expected 1, for scale says what a state costs')

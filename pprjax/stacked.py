@@ -100,6 +100,8 @@ def _merged(originals: Paths, parts: list[Any], whose: list[Int[np.ndarray, " b"
     rows, places = np.argsort(number, kind="stable"), np.argsort(np.concatenate(whose))
     width = max(np.asarray(part.paths.symbols).shape[1] for part in parts)
     fields: dict[str, Any] = {"originals": originals, "path": number[rows].astype(np.int32)}
+    if isinstance(parts[0], Frontier):
+        fields["apart"] = parts[0].apart  # one for all
     for name in parts[0].__dataclass_fields__:
         values = [getattr(part, name) for part in parts]
         if name == "paths":

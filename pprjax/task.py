@@ -46,7 +46,9 @@ class World(Protocol):
     # Of a search: def next_symbols(self, state, params) -> int32[A]: the symbols that the actions lead to.
     # def promise(self, state, params) -> float[]: how good a prefix looks; next_promise(self, state, params) ->
     # float[A]: how good it may look after each action.
-    # def goal_bound(self, params) -> float[]: the most R_goal that may still come.
+    # def goal_bound(self, params) -> float[]: the most R_goal that may still come; or, by the state,
+    # def goal_to_go(self, state, params) -> float[]. And of vectors def steps_to_go(self, state, params) -> int32[]:
+    # the fewest steps that a path still takes which meets the goal.
     # def end_action(self, state, params) -> int32[]: the action that ends a path, PAD where none does.
     # def action_set_size(self, params) -> int32[]: A of Eq. 4, where only some of the agent's actions are offered.
     # def encoder(self, width) -> a Flax module that reads an observation for the Q-network, see `learn.networks`.
@@ -81,6 +83,10 @@ class Task:
         state_id: (state, params) -> int32[] in [0, num_states), of finite worlds: two states that may ever act
             differently have two numbers. Time does not count.
         num_states: S.
+        goal_to_go: (state, params) -> float[], the most R_goal that may still come after this state: with it, a search
+            can prove.
+        steps_to_go: (state, params) -> int32[], the fewest steps that a path still takes which meets the goal. Where
+            symbols are vectors it tightens the bound: what is too long for the original has to be added.
         deterministic: True where the same action in the same state always leads to the same place.
 
     Raises:

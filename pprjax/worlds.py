@@ -18,6 +18,8 @@ OF_STATE = (
     "available",
     "reached_goal",
     "is_terminated",
+    "goal_to_go",
+    "steps_to_go",
     "promise",
     "next_promise",
     "next_symbols",
@@ -43,6 +45,8 @@ class Said(TypedDict, total=False):
     symbol: Callable[[Any, Any], Any]
     available: Callable[[Any, Any], Any]
     reached_goal: Callable[[Any, Any], Any]
+    goal_to_go: Callable[[Any, Any], Any]
+    steps_to_go: Callable[[Any, Any], Any]
     state_id: Callable[[Any, Any], Any]
     num_states: int
     deterministic: bool

@@ -70,18 +70,17 @@ def lazy(weight, seen):
 def task(push=0.25, weight=1.5, **options):
     """Arrive."""
     policy = pprjax.ObservationPolicy(lazy, jnp.float32(weight))
-    options = dict(goal=pprjax.reached, params=Params(push=push)) | options
-    return pprjax.Task(SLEDGE, policy, **options)
+    return pprjax.Task(SLEDGE, **dict(policy=policy, goal=pprjax.reached, params=Params(push=push)) | options)
 
 
 def originals():
-    """One that waits and stops, one that goes back, and one that the world can't follow."""
-    rows = [[2, 2, 1, 0, 1], [0, 1, 2]]
+    """One that starts and stops, one that goes back, one that arrives, and one that the world can't follow."""
+    rows = [[2, 1, 0, 1, 1], [0, 1, 2], [2, 2, 1]]
     return pprjax.Paths.from_lists([*[walk(row)[0] for row in rows], [[0.0, 0.0], [0.3, 0.2], [0.9, 0.9], [0.2, 0.0]]])
 
 
 def walk(actions, push=0.25, drag=0.8):
-    """The states of these actions, float[n, 2], and whether the last one has arrived, in float32 as the world counts."""
+    """The states of these actions, float[n, 2], and after how many it has arrived, in float32 as the world counts."""
     place = speed = np.float32(0)
     states = [(place, speed)]
     for t, action in enumerate(actions):
@@ -103,9 +102,7 @@ def real_table(original, path, scale=SCALE):
     d = np.zeros((len(original) + 1, len(path) + 1))
     d[:, 0], d[0] = np.arange(len(original) + 1), np.arange(len(path) + 1)
     for i, t in itertools.product(range(1, len(original) + 1), range(1, len(path) + 1)):
-        d[i, t] = min(
-            d[i - 1, t] + 1, d[i, t - 1] + 1, d[i - 1, t - 1] + replaced(original[i - 1], path[t - 1], scale)
-        )
+        d[i, t] = min(d[i - 1, t] + 1, d[i, t - 1] + 1, d[i - 1, t - 1] + replaced(original[i - 1], path[t - 1], scale))
     return d
 
 

@@ -80,7 +80,7 @@ def test_a_learner_finds_the_best_by_either(kind):
         ("euclidean", {"method": "search"}, "distance: .* expected \"edit\", got 'euclidean'"),
         ("manhattan", {"method": "search"}, r'distance: with "manhattan" expected max_edits, or Constraints\(max_dist'),
         ("manhattan", {"method": "exact"}, "distance: a certificate counts edits"),
-        ("hamming", {}, "distance: expected one of edit, manhattan, euclidean, got 'hamming'"),
+        ("hamming", {}, "distance: expected one of edit, manhattan, euclidean, real, got 'hamming'"),
     ],
 )
 def test_what_can_not_be_had_is_refused_by_name(kind, options, message):

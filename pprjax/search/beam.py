@@ -112,7 +112,7 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: S
     best = layers.record(search, best, longer)
     if len(edges.there) > shape.room:
         promise, value = search.promise(longer), search.value(longer.goal, longer.charged)
-        ranked = Ranked(value, promise, longer.smallest, value + search.goal_bound, longer.alive)
+        ranked = Ranked(value, promise, longer.smallest, value + jax.vmap(search.to_come)(longer.state), longer.alive)
         order, kept, lost = _strata(search, best, ranked, shape.weights, shape.room)
         longer = replace(jax.tree.map(lambda x: x[order], longer), alive=kept)
         dropped = _also(dropped, lost, promise)

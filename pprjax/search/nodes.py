@@ -58,7 +58,7 @@ def tells_end(task: Task) -> bool:
 
 def provable(task: Task, config: Config) -> bool:
     """Whether v is bounded after a prefix: the world says what R_goal may still come, and habits never pay."""
-    return config.habit == "regret" and hasattr(task.env, "goal_bound")
+    return config.habit == "regret" and (hasattr(task.env, "goal_bound") or hasattr(task.env, "goal_to_go"))
 
 
 @struct.dataclass
@@ -70,20 +70,32 @@ class Search:
     config: Config
     lambda_path: jax.Array | None = None  # where one answer is wanted, R's weight of closeness; None: the frontier
 
-    @property
-    def goal_bound(self) -> Float[Array, ""]:
-        """The most that may still be added to v after a prefix; infinite where nothing says so."""
-        return (
-            self.last_goal_bound if provable(self.task, self.config) else jnp.full((), jnp.inf, jnp.result_type(float))
-        )
+    def to_come(self, state: Any) -> Float[Array, ""]:
+        """The most that may still be added to v after this state; infinite where nothing says so."""
+        known = provable(self.task, self.config)
+        return self.goal_to_come(state) if known else jnp.full((), jnp.inf, jnp.result_type(float))
+
+    def goal_to_come(self, state: Any) -> Float[Array, ""]:
+        """The same where the next step, whose habit is charged, ends the path: R_goal alone, from the world; infinite
+        where it does not say."""
+        env, params = self.task.env, self.task.params
+        if hasattr(env, "goal_to_go"):
+            return jnp.asarray(env.goal_to_go(state, params), jnp.result_type(float))
+        most = env.goal_bound(params) if hasattr(env, "goal_bound") else jnp.inf
+        return jnp.asarray(most, jnp.result_type(float))
 
     @property
-    def last_goal_bound(self) -> Float[Array, ""]:
-        """The same after a prefix that ends with its next step, whose habit is charged: R_goal alone, from the world;
-        infinite where it does not say."""
-        if not hasattr(self.task.env, "goal_bound"):
-            return jnp.full((), jnp.inf, jnp.result_type(float))
-        return jnp.asarray(self.task.env.goal_bound(self.task.params), jnp.result_type(float))
+    def bounded(self) -> bool:
+        """Whether something says so of every state."""
+        env = self.task.env
+        if not provable(self.task, self.config):
+            return False
+        return hasattr(env, "goal_to_go") or bool(np.isfinite(env.goal_bound(self.task.params)))
+
+    def steps_to_come(self, state: Any) -> Int[Array, ""]:
+        """The fewest steps that a path still takes which meets the goal, from the world; 0 where it does not say."""
+        env, params = self.task.env, self.task.params
+        return jnp.asarray(env.steps_to_go(state, params) if hasattr(env, "steps_to_go") else 0, jnp.int32)
 
     @property
     def real(self) -> bool:
@@ -95,9 +107,12 @@ class Search:
         costs = self.config.costs
         return edit_distance.append(column, edit_distance.matches(self.original.symbols, symbol, costs), costs)
 
-    def smallest(self, column: Any) -> Num[Array, ""]:
-        """m, the smallest entry of a column."""
+    def smallest(self, column: Any, steps: Any = 0) -> Num[Array, ""]:
+        """m, the smallest entry of a column; of vectors with what is still to be added by so many steps at least."""
         original = self.original
+        if self.real:  # of the i symbols that are read, length - i are left
+            read = jnp.arange(len(column))
+            column = column + jnp.maximum(0, steps - (original.length - read))
         smallest, _ = edit_distance.alignment(column, original.symbols, original.length, self.config.costs)
         return smallest if self.real else jnp.rint(smallest).astype(jnp.int32)
 
@@ -171,7 +186,8 @@ class Nodes:
     column: Any  # Levenshtein column, leaves of [N, ...]
     smallest: jax.Array  # int32[N], m; float[N] where symbols are vectors
     goal: jax.Array  # float[N], R_goal so far
-    lowest: jax.Array  # float[N], the smallest it was
+    most: jax.Array  # float[N], the most that it may become, by what the world says after each prefix
+    due: jax.Array  # int32[N], the fewest actions that a path has which meets the goal, the same
     magnitude: jax.Array  # float[N], Σ|r_t| so far
     charged: jax.Array  # float[N], R_policy so far
     log_prob: jax.Array  # float[N], Σ log P_A so far
@@ -214,15 +230,16 @@ def root(search: Search, room: int) -> Nodes:
         state=state,
         carry=task.policy.init(),
         column=column,
-        smallest=search.smallest(column),
+        smallest=search.smallest(column, search.steps_to_come(state)),
         goal=zero,
-        lowest=zero,
+        most=search.goal_to_come(state),
+        due=search.steps_to_come(state),
         magnitude=zero,
         charged=zero,
         log_prob=zero,
         symbols=jnp.full((task.horizon + 1, *symbol.shape), fill_of(symbol), symbol.dtype).at[0].set(symbol),
         actions=jnp.full(task.horizon, PAD, jnp.int32),
-        alive=jnp.bool_(True) if task.constraints is None else ~task.constraints.forbids(symbol),
+        alive=jnp.bool_(True) if task.constraints is None else ~task.constraints.forbids(symbol).any(),
         complete=no,
         terminated=no,
     )
@@ -232,7 +249,7 @@ def root(search: Search, room: int) -> Nodes:
 
 def expand(search: Search, nodes: Nodes, *, last: bool = False) -> Children:
     """What may follow each node; `last`: with every action a path is complete. P_A is asked once a node."""
-    task, goal_bound = search.task, search.last_goal_bound if last else search.goal_bound
+    task, to_come = search.task, search.goal_to_come if last else search.to_come
 
     def one(node: Nodes):
         carry, log_probs = task.log_probs(node.carry, node.state)
@@ -246,7 +263,7 @@ def expand(search: Search, nodes: Nodes, *, last: bool = False) -> Children:
             charged=charged,
             log_prob=node.log_prob + log_probs,
             smallest=smallest,
-            bound=search.value(node.goal + goal_bound, charged),
+            bound=search.value(node.goal + to_come(node.state), charged),
         )
 
     return jax.vmap(one)(nodes)
@@ -260,15 +277,16 @@ def step(search: Search, nodes: Nodes, children: Children, edges: Edges, t: Int[
         node = jax.tree.map(lambda x: x[edge.parent], nodes)
         state, reward, terminated = task.step(jax.random.key(0), node.state, edge.action)
         symbol = task.symbol(state)
-        column = search.longer(node.column, symbol)
+        column, steps = search.longer(node.column, symbol), search.steps_to_come(state)
         complete = edge.there & (terminated | (t + 1 >= task.horizon) | no_number(symbol))
         return Nodes(
             state=state,
             carry=jax.tree.map(lambda x: x[edge.parent], children.carry),
             column=column,
-            smallest=search.smallest(column),
+            smallest=search.smallest(column, steps),
             goal=node.goal + reward,
-            lowest=jnp.minimum(node.lowest, node.goal + reward),
+            most=jnp.minimum(node.most, node.goal + reward + search.goal_to_come(state)),
+            due=jnp.maximum(node.due, t + 1 + steps),
             magnitude=node.magnitude + jnp.abs(reward),
             charged=children.charged[edge.parent, edge.action],
             log_prob=children.log_prob[edge.parent, edge.action],
@@ -304,10 +322,10 @@ def dead_ends(nodes: Nodes, children: Children) -> Nodes:
 def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
     """The best paths after these nodes, of which those that are complete count.
 
-    v is inf of a path that earned more than `goal_bound` after one of its prefixes: what the world says is not so. And
-    of one whose last symbol is no number.
+    v is inf of a path that earned more than the world said may still come, or met the goal after fewer steps: what it
+    says is not so. And of one whose last symbol is no number.
     """
-    task, original, goal_bound = search.task, search.original, search.last_goal_bound
+    task, original = search.task, search.original
 
     def one(node: Nodes):
         distance = edit_distance.distance(node.column, original.length, search.config.costs)
@@ -316,7 +334,8 @@ def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
         broken = violations(task.constraints, original.kept, node.symbols, node.actions, distance)
         counts = node.complete & met & (True if broken is None else broken == 0) & (distance < len(best.value))
         value = search.at_rung(search.value(node.goal, node.charged), distance)
-        contradicts = node.complete & (node.goal - node.lowest > goal_bound + 1e-5 * (1.0 + node.magnitude))
+        contradicts = node.complete & (node.goal > node.most + 1e-5 * (1.0 + node.magnitude))
+        contradicts |= node.complete & met & (jnp.sum(node.actions != PAD) < node.due)
         unknown = node.complete & no_number(node.symbols)
         value = jnp.where(contradicts | unknown, jnp.inf, jnp.where(counts, value, -jnp.inf))
         return value, jnp.where(unknown, 0, distance), outcome.reached

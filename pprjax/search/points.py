@@ -71,8 +71,9 @@ def search_points(
         width: nodes that the beam keeps of each layer for each number of edits, at least.
 
     Raises:
-        ValueError: the world's `promise` is NaN, a path earns more than its `goal_bound` says that may still come, or
-            the beam of one original takes more than MAX_BYTES.
+        ValueError: the world's `promise` or a symbol is NaN, a path earns more than its `goal_bound` or `goal_to_go`
+            says that may still come, or meets the goal after fewer steps than its `steps_to_go`, or the beam of one
+            original takes more than MAX_BYTES.
     """
     size = len(originals)
     kept = kept_symbols(task.constraints, originals)
@@ -98,17 +99,14 @@ def search_points(
         if np.isnan(beam.dropped).any():
             raise UserError(f"env.promise: expected a number, got NaN for a prefix of an edit of originals[{i}]")
         limit = _limit(search, best, unseen)
-        if calls and np.isfinite(search.goal_bound) and _is_open(best, limit, _unseen(search, best, unseen)):
+        if calls and search.bounded and _is_open(best, limit, _unseen(search, best, unseen)):
             found = prove(search, best, calls=calls)
             best, unseen = jax.device_get(found.best), [*unseen, *found.unseen]
             limit = _limit(search, best, unseen)
             used[i] += found.calls
         if np.isposinf(best.value).any():
             check_numbers(best.symbols, f"an edit of originals[{i}]")
-            raise UserError(
-                f"env.goal_bound: {float(search.last_goal_bound):g} is not the most R_goal that may still come: a path "
-                f"that was found for originals[{i}] earns more"
-            )
+            raise UserError(_contradiction(task, i))
         rows.append(best)
         limits.append(limit)
         every = wanted.min_distance == 1 and not search.real  # two paths are never nearer
@@ -116,6 +114,15 @@ def search_points(
     best = jax.tree.map(lambda *rows: np.stack(rows), *rows)
     limit, rest = np.stack(limits), np.stack(rest)
     return Points(best=best, limit=limit, unseen=rest, calls=used, original_goal=traced.reward_goal)
+
+
+def _contradiction(task: Task, i: int) -> str:
+    """What to say of a world of which a path of originals[i] shows that what it says may still come is not so."""
+    found = f"a path that was found for originals[{i}]"
+    if hasattr(task.env, "goal_to_go") or hasattr(task.env, "steps_to_go"):
+        return f"goal_to_go, steps_to_go: {found} earns more than may still come, or meets the goal earlier"
+    most = float(task.env.goal_bound(task.params))
+    return f"env.goal_bound: {most:g} is not the most R_goal that may still come: {found} earns more"
 
 
 def _together(task: Task, room: int, length: int) -> int:

@@ -60,7 +60,7 @@ def prove(search: Search, best: Ladder, *, calls: int, block: int = BLOCK) -> Pr
     pass, since R itself puts few edits first.
 
     Args:
-        search: of a world with a `goal_bound`, with habits that are charged as regret.
+        search: of a world with a `goal_bound` or a `goal_to_go`, with habits that are charged as regret.
         best: what a beam found.
         calls: steps of the world at most, roughly: the last block is finished.
         block: prefixes that take a step side by side; fewer where there are many actions.
