@@ -137,15 +137,15 @@ def starts(case: Case, weights: Array) -> list[Any]:
     while len(found) < ORIGINALS:
         state = case.env.reset_env(jax.random.key(i), case.env.default_params)[1]
         states, actions = badly(case, weights, state)
-        late = len(actions) == case.horizon
-        if not late if case.env is POLE else late and states[-1][0] < CAR.default_params.goal_position:
+        ended = len(actions) < case.horizon
+        if ended == (case.env is POLE) and (case.env is POLE or states[-1][0] < CAR.default_params.goal_position):
             found.append(state)
         i += 1
     return found
 
 
-def answered(case: Case, weights: Array, calls: int) -> tuple[pprjax.Paths, pprjax.Recourse, float]:
-    """The originals, their recourses, and the seconds that each took, of a second run."""
+def posed(case: Case, weights: Array) -> tuple[pprjax.Stack, pprjax.Paths, pprjax.Config]:
+    """Ten originals, each with its own start, and what is asked."""
     states = starts(case, weights)
     originals = pprjax.Paths.from_lists(*zip(*(badly(case, weights, state) for state in states), strict=True))
 
@@ -161,13 +161,17 @@ def answered(case: Case, weights: Array, calls: int) -> tuple[pprjax.Paths, pprj
     )
     policy = pprjax.ObservationPolicy(linear, weights, temperature=0.5)
     task = pprjax.Task(case.env, policy, goal=pprjax.reached, horizon=case.horizon, start=states[0], **world)
-    tasks = pprjax.stack([task.replace(start=state) for state in states])
     config = pprjax.Config(distance="real", scale=case.scale, lambda_path=case.lambda_path, lambda_policy=1.0)
+    return pprjax.stack([task.replace(start=state) for state in states]), originals, config
+
+
+def answered(*question: Any, **options: Any) -> tuple[pprjax.Recourse, float]:
+    """The recourses, and the seconds that each took, of a second run."""
     for _ in range(2):
         started = time.perf_counter()
-        found = pprjax.recourse(tasks, originals, config, method="search", calls=calls)
+        found = pprjax.recourse(*question, **options)
         took = time.perf_counter() - started
-    return originals, found, took / ORIGINALS
+    return found, took / ORIGINALS
 
 
 def draw(axes: Any, case: Case, name: str, originals: pprjax.Paths, found: pprjax.Recourse) -> None:
@@ -183,13 +187,15 @@ def draw(axes: Any, case: Case, name: str, originals: pprjax.Paths, found: pprja
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--calls", type=int, default=10_000)
+    arguments.add_argument("--learn", action="store_true", help="the learner beside the search")
     arguments.add_argument("--picture", help="a file for originals and recourses over time")
     args = arguments.parse_args()
     figure, axes = plt.subplots(1, len(CASES), figsize=(11, 3.6), layout="constrained")
     rows, shown = {}, []
     for (name, case), ax in zip(CASES.items(), axes, strict=True):
         weights, curve = trained(case, jax.random.key(0))
-        originals, found, seconds = answered(case, weights, args.calls)
+        tasks, originals, config = posed(case, weights)
+        found, seconds = answered(tasks, originals, config, method="search", calls=args.calls)
         draw(ax, case, name, originals, found)
         changed = [
             sum(a != b for a, b in zip(own, other, strict=False))
@@ -206,6 +212,14 @@ def main() -> None:
             "gap": found.gap.tolist(),
             "seconds_each": seconds,
         }
+        if args.learn:
+            options: dict[str, Any] = dict(method="learn", key=jax.random.key(0))
+            learned, took = answered(tasks, originals, config.replace(edited_lanes=True), **options)
+            rows[name] |= {
+                "learned_met": float((learned.status == "reached_goal").mean()),
+                "learned_reward": learned.reward.tolist(),
+                "learned_seconds_each": took,
+            }
         shown.append(
             {
                 "world": name,
@@ -215,6 +229,7 @@ def main() -> None:
                 "R": float(found.reward.mean()),
                 "gap": float(found.gap.mean()),
                 "seconds": seconds,
+                "R, learned": float(np.mean(rows[name].get("learned_reward", np.nan))),
             }
         )
         table(name, shown[-1:])

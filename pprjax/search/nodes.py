@@ -277,16 +277,16 @@ def step(search: Search, nodes: Nodes, children: Children, edges: Edges, t: Int[
         node = jax.tree.map(lambda x: x[edge.parent], nodes)
         state, reward, terminated = task.step(jax.random.key(0), node.state, edge.action)
         symbol = task.symbol(state)
-        column, steps = search.longer(node.column, symbol), search.steps_to_come(state)
+        column, goal, steps = search.longer(node.column, symbol), node.goal + reward, search.steps_to_come(state)
         complete = edge.there & (terminated | (t + 1 >= task.horizon) | no_number(symbol))
         return Nodes(
             state=state,
             carry=jax.tree.map(lambda x: x[edge.parent], children.carry),
             column=column,
             smallest=search.smallest(column, steps),
-            goal=node.goal + reward,
-            most=jnp.minimum(node.most, node.goal + reward + search.goal_to_come(state)),
-            due=jnp.maximum(node.due, t + 1 + steps),
+            goal=goal,
+            most=jnp.where(terminated, node.most, jnp.minimum(node.most, goal + search.goal_to_come(state))),
+            due=jnp.where(terminated, node.due, jnp.maximum(node.due, t + 1 + steps)),
             magnitude=node.magnitude + jnp.abs(reward),
             charged=children.charged[edge.parent, edge.action],
             log_prob=children.log_prob[edge.parent, edge.action],
