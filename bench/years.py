@@ -63,7 +63,7 @@ def main() -> None:
 
 def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned: bool) -> dict:
     """One λ pair: how many years are proved, at what cost, and how many of the learner's answers are that optimum; and
-    of a beam's that ranks as many children as the learner takes steps, and steps the few that it keeps."""
+    of a beam's that takes as many steps of the classifier as the learner does."""
     num_distances, size = task.horizon + 1, len(originals)
     close = config.lambda_path / (1.0 + np.arange(num_distances))
     options: dict[str, Any] = dict(wanted=Wanted(num_distances=num_distances), lambda_path=config.lambda_path)
@@ -73,7 +73,7 @@ def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned:
     reward, bound = ((x + close).max(1) for x in (np.asarray(found.best.value), found.limit))
     gap = np.where(bound - reward <= EQUAL * (1 + np.abs(bound)), 0.0, bound - reward)
     equal = (SETTINGS.num_paths * (SETTINGS.iterations + 1) + 1) * task.horizon  # b paths an iteration, and some more
-    width = equal // (num_distances * task.num_actions * task.horizon)
+    width = equal // (num_distances * task.horizon)
     beam = search_points(task, originals, config, calls=0, width=width, **options)
     row = {
         "λ_path": config.lambda_path,
