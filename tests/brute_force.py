@@ -220,7 +220,7 @@ def feasible(mdp, goal, rules, keep, original, lambda_path, lambda_policy, costs
 
 
 def greedy(ranked, count, min_distance):
-    """The best, and again and again the best that is far enough from those before: all that could be next if tied."""
+    """The best, then the best that is far enough from it, and so on: all that could be next if tied."""
     chosen = []
     for value, symbols in ranked:
         if all(edit(symbols, other, {}) >= min_distance for _, other in chosen):
