@@ -72,7 +72,7 @@ def main(
         cache: the folder where trained models are kept; default $PPRJAX_CACHE, or pprjax in the user's cache folder.
     """
     started = time.perf_counter()
-    from pprjax.io import output_folder, replacing, write_json, write_table
+    from pprjax.io import output_folder
 
     config = Config(lambda_path=lambda_path, lambda_policy=lambda_policy, habit=habit)
     _check(lambdas, max_words)  # before minutes of training
@@ -96,26 +96,21 @@ def main(
         table, rejected = ladders(authors, wanted, judges, config, constraints=constraints, max_words=max_words)
     seconds = time.perf_counter() - trained
     table = at(table, lambdas) if lambdas and len(table) else table
-    write_table(table, folder / "recourse.parquet")
-    with replacing(folder / "recourse.jsonl") as aside:
-        table.write_ndjson(aside)
     done = table["number"].n_unique() if len(table) else 0
     summary = summarize(table, *(["lambda_path"] if lambdas else [])) if done else None
-    write_json(
-        {
-            "authors": [author.name for author in authors],
-            "lambdas": list(lambdas),
-            "judges": [judges.asked.name, judges.other.name],
-            "rejected": rejected,
-            "summary": [] if summary is None else summary.to_dicts(),
-            "seconds": {"models": trained - started, "recourse": seconds, "compile": compiling.seconds},
-            "sentences_per_second": done / seconds,
-            "seed": seed,
-            "max_regret": max_regret,
-            "config": dataclasses.asdict(config),
-        },
-        folder / "summary.json",
-    )
+    told = {
+        "authors": [author.name for author in authors],
+        "lambdas": list(lambdas),
+        "judges": [judges.asked.name, judges.other.name],
+        "rejected": rejected,
+        "summary": [] if summary is None else summary.to_dicts(),
+        "seconds": {"models": trained - started, "recourse": seconds, "compile": compiling.seconds},
+        "sentences_per_second": done / seconds,
+        "seed": seed,
+        "max_regret": max_regret,
+        "config": dataclasses.asdict(config),
+    }
+    _write(folder, table, told)
     if input is None:
         _print_rewritings(console, table, [author.name for author in authors], judges)
     elif summary is not None:
@@ -127,6 +122,16 @@ def main(
         f"Written to {folder}: recourse.parquet, recourse.jsonl, summary.json.",
         soft_wrap=True,
     )
+
+
+def _write(folder: Path, table: pl.DataFrame, told: dict[str, Any]) -> None:
+    """recourse.parquet, recourse.jsonl and summary.json."""
+    from pprjax.io import replacing, write_json, write_table
+
+    write_table(table, folder / "recourse.parquet")
+    with replacing(folder / "recourse.jsonl") as aside:
+        table.write_ndjson(aside)
+    write_json(told, folder / "summary.json")
 
 
 def _print_rejected(console: Console, rejected: list[str]) -> None:
