@@ -116,6 +116,12 @@ class Config:
         return EditCosts(self.w_ins, self.w_del, self.w_sub)
 
     @property
+    def whole(self) -> bool:
+        """Whether d is a whole number: it counts edits, and each costs a whole number."""
+        costs = self.costs
+        return isinstance(costs, EditCosts) and all(cost == int(cost) for cost in costs)
+
+    @property
     def apart(self) -> EditCosts | RealCosts:
         """What δ counts between two recourses: edits of unit costs, of vectors real costs."""
         costs = self.costs

@@ -17,7 +17,7 @@ from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
 from pprjax.checks import check_task
 from pprjax.config import Config, check_config, check_own_steps
-from pprjax.edit_distance import EditCosts, Norm
+from pprjax.edit_distance import Norm
 from pprjax.errors import UserError
 from pprjax.ladder import Wanted
 from pprjax.learn.batches import learn, learn_frontier
@@ -271,8 +271,7 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
         )
     if method != "auto":
         return (method,)
-    whole = isinstance(config.costs, EditCosts) and all(cost == int(cost) for cost in config.costs)
-    if not task.deterministic or not (whole or config.distance == "real"):
+    if not task.deterministic or not (config.whole or config.distance == "real"):
         return ("learn",)
     if config.distance == "real":
         return ("search", "learn")

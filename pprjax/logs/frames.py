@@ -179,7 +179,7 @@ def _solve(answers: Answers, fitted: Fitted, config: Config, search: Search, min
     """Find the recourses of these paths, which begin alike and are one agent's."""
     originals = answers.originals
     agent, start = int(originals.agents[mine[0]]), int(np.asarray(originals.paths.symbols)[mine[0], 0])
-    if fitted.deterministic and search.method != "learn" and all(cost == int(cost) for cost in config.costs):
+    if fitted.deterministic and search.method != "learn" and config.whole:
         _certify(answers, fitted, fitted.task(agent, start), config, search, mine)
         return
     for at, chances in _trips(fitted, originals.paths, mine, search.noise):
@@ -190,8 +190,7 @@ def _solve(answers: Answers, fitted: Fitted, config: Config, search: Search, min
 def _is_near(fitted: Fitted, config: Config, search: Search) -> bool:
     """Whether paths are answered in the graph of the log: what the goal asks, its rows know."""
     asked = fitted.goal is None or fitted.ends is not None
-    whole = all(cost == int(cost) for cost in config.costs)
-    return asked and fitted.deterministic and whole and search.method in ("auto", "exact")
+    return asked and fitted.deterministic and config.whole and search.method in ("auto", "exact")
 
 
 def _solve_near(

@@ -69,8 +69,8 @@ def _chosen(
 
 def _between(costs: RealCosts, one: Float[np.ndarray, "n k"], other: Float[np.ndarray, "T k"]) -> float:
     both = Paths.from_lists([one, other]).padded()  # to few sizes, each of which is compiled
-    lengths = dict(original_length=both.lengths[0], lengths=both.lengths[1])
-    return float(real_edits(*both.symbols, costs.scale, **lengths))
+    (own, path), (length, end) = both.symbols, both.lengths
+    return float(real_edits(own, path, costs.scale, original_length=length, lengths=end))
 
 
 def _symbols(found: Ladder, at: tuple[int, int]) -> Num[np.ndarray, "T ..."]:
