@@ -214,7 +214,7 @@ def main() -> None:
         }
         if args.learn:
             options: dict[str, Any] = dict(method="learn", key=jax.random.key(0))
-            learned, took = answered(tasks, originals, config.replace(edited_lanes=True), **options)
+            learned, took = answered(tasks, originals, dataclasses.replace(config, edited_lanes=True), **options)
             rows[name] |= {
                 "learned_met": float((learned.status == "reached_goal").mean()),
                 "learned_reward": learned.reward.tolist(),

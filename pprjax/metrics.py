@@ -98,7 +98,11 @@ def dynamic_time_warping(
     Raises:
         ValueError: as of `real_edits`.
     """
-    original, path, costs = _vectors(original, path, scale)
+    return _warped(*_vectors(original, path, scale))
+
+
+@partial(jax.jit, static_argnums=2)
+def _warped(original: Float[Array, "n k"], path: Float[Array, "T k"], costs: RealCosts) -> Float[Array, ""]:
     apart = jnp.linalg.norm((original[:, None] - path) / jnp.asarray(costs.scale), axis=-1)
 
     def step(column, gap):  # column: the least cost of having walked to each symbol of the original

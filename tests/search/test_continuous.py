@@ -77,6 +77,7 @@ def fewest(state, params):
     return steps
 
 
+@pytest.mark.slow
 def test_what_is_still_to_come_bounds_more():
     """A narrow beam alone knows nothing of what it dropped. By what may be earned it does, and by the steps more."""
     best = [best_reward(np.array(original), *WORLDS[0], 2.0, 0.3) for original in ORIGINALS]
@@ -95,7 +96,13 @@ def test_what_is_still_to_come_bounds_more():
     assert np.isposinf(unknown.limit).any(1).all() and not np.isposinf(known.limit).any()
 
 
-@pytest.mark.parametrize("said", [{"goal_to_go": lambda state, params: 0.5}, {"steps_to_go": lambda state, params: 4}])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"goal_to_go": lambda state, params: 0.5},
+        pytest.param({"steps_to_go": lambda state, params: 4}, marks=pytest.mark.slow),
+    ],
+)
 def test_what_may_not_come_and_comes_is_named(said):
     with pytest.raises(
         ValueError, match=r"^goal_to_go, steps_to_go: a path that was found for originals\[0\] earns more"
