@@ -50,6 +50,9 @@ class Recourse:
     def __len__(self) -> int:
         return len(self.reward)
 
+    def __repr__(self) -> str:
+        return f"Recourse({len(self)} for {len(self.originals)} originals: {_counted(self.status)})"
+
     @property
     def gap(self) -> Float[np.ndarray, " R"]:
         """How much better another path may be at most: 0 where the path is proved to be the best, inf: not known."""
@@ -126,6 +129,9 @@ class Frontier:
 
     def __len__(self) -> int:
         return len(self.path)
+
+    def __repr__(self) -> str:
+        return f"Frontier({len(self)} points for {len(self.originals)} originals: {_counted(self.status)})"
 
     @property
     def rung(self) -> np.ndarray:
@@ -256,6 +262,12 @@ class Frontier:
         from pprjax import plotting  # takes a second to import
 
         return plotting.ladders(self.to_frame().filter(rank=1), axes=axes)
+
+
+def _counted(status: np.ndarray) -> str:
+    """How many rows there are of each status."""
+    names, counts = np.unique(np.asarray(status, str), return_counts=True)
+    return ", ".join(f"{n} {name}" for name, n in zip(names, counts, strict=True)) or "none"
 
 
 def _terms(scores: Scores) -> dict[str, np.ndarray]:
