@@ -18,6 +18,7 @@ from .logs.fit import fit_log as fit_log
 from .logs.frames import recourse_log as recourse_log
 from .logs.log import Log as Log
 from .logs.read import read_log as read_log
+from .metrics import dynamic_time_warping as dynamic_time_warping
 from .metrics import real_edits as real_edits
 from .paths import Paths as Paths
 from .policy import ObservationPolicy as ObservationPolicy
