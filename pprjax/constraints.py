@@ -24,7 +24,7 @@ class Constraints:
     Forbidden states, actions and transitions are actions that are not available, so that no path is ever sampled which
     breaks them; where they leave no action a path ends, as in any dead end. The largest length is a shorter horizon.
     The largest distance and the kept steps are judged at the end, as a goal is. In a stochastic world an action is
-    forbidden if it might lead astray, where the world has `transition_probs` that time does not change; else such a
+    forbidden if it might lead astray, where the world tells where chance leads and time does not change it; else such a
     path is judged at the end. Rules are judged at the end as well, and an action is forbidden after which they can't
     be kept any more.
 

@@ -19,6 +19,7 @@ from pprjax.goals import Condition, Goal, Outcome
 from pprjax.policy import Carry, ObservationPolicy, Policy, TablePolicy
 from pprjax.reward import Habit, link, regret
 from pprjax.ruled import RuledWorld, own_state, own_world, without_rules
+from pprjax.successors import successors
 from pprjax.worlds import Said, begin_in, env_state, rows_of, told
 
 State = Any
@@ -50,8 +51,9 @@ class World(Protocol):
     # def action_set_size(self, params) -> int32[]: A of Eq. 4, where only some of the agent's actions are offered.
     # def encoder(self, width) -> a Flax module that reads an observation for the Q-network, see `learn.networks`.
     # deterministic: bool, True where the world never rolls dice: it may then be certified, and searched.
-    # def transition_probs(self, params) -> float[S, A, S], and state_from_id(self, id, params) -> state: stochastic
-    # finite worlds, for baselines that plan in them.
+    # def successors(self, params) -> pprjax.Successors, where chance leads, or transition_probs(self, params) ->
+    # float[S, A, S]; and state_from_id(self, id, params) -> state: stochastic finite worlds, for constraints, and for
+    # baselines that plan in them.
 
 
 @dataclasses.dataclass(frozen=True, init=False)
@@ -165,13 +167,13 @@ class Task:
     def deterministic(self) -> bool:
         """Whether the same action in the same state always leads to the same place.
 
-        A world with `transition_probs` is judged by them; any other is taken at its word, its attribute
+        A world with `successors` or `transition_probs` is judged by them; any other is taken at its word, its attribute
         `deterministic`. One that says nothing may roll dice. For concrete parameters, outside of transformations.
         """
-        probs = self.env.transition_probs(self.params) if hasattr(self.env, "transition_probs") else None
-        if probs is None:
+        chances = successors(self.env, self.params)
+        if chances is None:
             return bool(getattr(self.env, "deterministic", False))
-        return bool(((np.asarray(probs) > 0).sum(-1) <= 1).all())
+        return bool(((np.asarray(chances.probs) > 0).sum(-1) <= 1).all())
 
     def reset(self, key: jax.Array) -> State:
         """The state in which every path starts."""
@@ -235,14 +237,15 @@ class Task:
             breaks = constraints.forbids(after) | constraints.forbids_move(here, after)
             return breaks | self.env.astray(state, after) if ruled else breaks
 
-        probs = own.env.transition_probs(self.params) if hasattr(own.env, "transition_probs") else None
-        if probs is None:
+        chances = successors(own.env, self.params)
+        if chances is None:
             return allowed & ~astray(own.next_symbols(own_state(state)))
-        if probs.ndim > 3:  # what a step may lead to is another each time: paths are judged at the end
+        if chances.probs.ndim > 3:  # what a step may lead to is another each time: paths are judged at the end
             return allowed
         states = jax.vmap(lambda i: own.env.state_from_id(i, self.params))(jnp.arange(own.env.num_states))
-        after = jax.vmap(own.symbol)(states)
-        return allowed & ~(astray(after) & (probs[own.state_id(own_state(state))] > 0)).any(-1)
+        number = own.state_id(own_state(state))
+        after = jax.vmap(own.symbol)(states)[chances.states[number]]
+        return allowed & ~(astray(after) & (chances.probs[number] > 0)).any(-1)
 
     def available_table(self) -> Bool[Array, "S A"] | None:
         """`available` of all states, where constraints make it costly and a table is possible; else None."""
@@ -347,4 +350,12 @@ def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:
         raise UserError(f"policy.probs[{s}, {a}]: expected a probability, got {table[s, a]}")
     off = np.flatnonzero(np.abs(table.sum(1) - 1) > 1e-3)
     if off.size:
-        raise UserError(f"policy.probs[{off[0]}]: expected a row that sums to 1, got {table[off[0]].sum():.6g}")
+        s, total = off[0], table[off[0]].sum()
+        said = f"policy.probs[{s}]: expected a row that sums to 1, got {total:.6g}"
+        if total == 0:
+            more = f", and in {len(off) - 1} more" if len(off) > 1 else ""
+            said += (
+                f": nothing is said of what the agent does in state {s}{more}; give such a row what it would do, or "
+                f"1/{num_actions} everywhere if it never has to act there, as where a path ends"
+            )
+        raise UserError(said)
