@@ -91,12 +91,13 @@ class Successors:
         size = transition.shape[-1]
         return cls(jnp.broadcast_to(jnp.arange(size, dtype=jnp.int32), transition.shape[-3:]), transition)
 
-    def table(self) -> Float[Array, "*T S A S"]:
-        """P(s' | s, a) of all S next states, S·A·S numbers: for small worlds, to look at."""
-        num_states, num_actions, _ = self.states.shape
-        s, a = jnp.ogrid[:num_states, :num_actions]
-        blank = jnp.zeros((*jnp.shape(self.probs)[:-1], num_states), jnp.asarray(self.probs).dtype)
-        return blank.at[..., s[..., None], a[..., None], self.states].add(self.probs)
+    def table(self) -> Float[np.ndarray, "*T S A S"]:
+        """P(s' | s, a) of all S next states, S·A·S numbers: for small worlds, to look at. On the host."""
+        states, probs = np.asarray(self.states), np.asarray(self.probs)
+        s, a, k = np.nonzero(probs if probs.ndim == 3 else probs.any(0))
+        table = np.zeros((*probs.shape[:-1], len(states)), probs.dtype)
+        table[..., s, a, states[s, a, k]] = probs[..., s, a, k]
+        return table
 
 
 def successors(env: Any, params: Any) -> Successors | None:
@@ -117,7 +118,7 @@ def _packed(keys: Int[np.ndarray, " E"], probs: Any, num_states: int, num_action
     pair, following = np.divmod(keys, num_states)
     first = np.searchsorted(pair, np.arange(num_states * num_actions + 1))
     width = max(int(np.diff(first).max(initial=0)), 1)
-    check_size(num_states, num_actions, width)
+    check_size("transition:", num_states, num_actions, width)
     rank = np.arange(len(keys)) - first[pair]
     states = np.zeros((num_states * num_actions, width), np.int32)
     table = np.zeros(states.shape, np.float64 if probs is not None else bool)
@@ -127,11 +128,11 @@ def _packed(keys: Int[np.ndarray, " E"], probs: Any, num_states: int, num_action
     return Successors(states.reshape(shape), table.reshape(shape))
 
 
-def check_size(num_states: int, num_actions: int, width: int) -> None:
-    """Raise a ValueError where the table takes too much."""
+def check_size(where: str, num_states: int, num_actions: int, width: int) -> None:
+    """Raise a ValueError, that begins with `where`, if S·A·K is above 2²⁷."""
     if num_states * num_actions * width > MAX_NUMBERS:
         raise UserError(
-            f"transition: {num_states:,} states × {num_actions:,} actions × {width:,} next states, as many as the step "
-            f"with the most has, take {num_states * num_actions * width * 8 / 2**30:.1f} GiB, more than "
+            f"{where} {num_states:,} states × {num_actions:,} actions × {width:,} next states, as many as the step with "
+            f"the most has, take {num_states * num_actions * width * 8 / 2**30:.1f} GiB; expected at most "
             f"{MAX_NUMBERS * 8 / 2**30:.0f} GiB"
         )

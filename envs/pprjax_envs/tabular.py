@@ -205,8 +205,8 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         probs = jnp.where(offered & (total > 0), shares / jnp.where(total > 0, total, 1.0), 0.0)
         return Successors(params.successors, probs)
 
-    def transition_probs(self, params: TabularParams) -> Float[Array, "*T S A S"] | None:
-        """The same as a table of all S next states, for small worlds."""
+    def transition_probs(self, params: TabularParams) -> Float[np.ndarray, "*T S A S"] | None:
+        """The same as a table of all S next states, for small worlds. On the host."""
         chances = self.successors(params)
         return None if chances is None else chances.table()
 
@@ -240,7 +240,7 @@ def _chances(given: Successors) -> Successors:
     states, probs = _array("transition.states", given.states), _array("transition.probs", given.probs)
     if states.ndim != 3 or states.size == 0:
         raise UserError(f"transition.states: expected int[S, A, K], got shape {states.shape}")
-    check_size(*states.shape)
+    check_size("transition:", *states.shape)
     probs = _numbers("transition.probs", probs, states.shape).astype(float)
     _check_all("transition.probs", probs, probs >= 0, "a probability")
     states = _integers("transition.states", np.where(probs > 0, states, 0), states.shape, 0, len(states) - 1)
