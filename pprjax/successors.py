@@ -132,7 +132,7 @@ def check_size(where: str, num_states: int, num_actions: int, width: int) -> Non
     """Raise a ValueError, that begins with `where`, if S·A·K is above 2²⁷."""
     if num_states * num_actions * width > MAX_NUMBERS:
         raise UserError(
-            f"{where} {num_states:,} states × {num_actions:,} actions × {width:,} next states, as many as the step with "
-            f"the most has, take {num_states * num_actions * width * 8 / 2**30:.1f} GiB; expected at most "
+            f"{where} {num_states:,} states × {num_actions:,} actions × {width:,} next states, as many as the step "
+            f"with the most has, take {num_states * num_actions * width * 8 / 2**30:.1f} GiB; expected at most "
             f"{MAX_NUMBERS * 8 / 2**30:.0f} GiB"
         )

@@ -52,8 +52,8 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         action_set_size: int, A of Eq. 4, where actions have other names in other states; default A.
 
     Raises:
-        ValueError: an array has the wrong shape or an entry out of range; the message names array and entry. Or S·A·K is
-            above 2²⁷.
+        ValueError: an array has the wrong shape or an entry out of range, and the message names array and entry; or
+            S·A·K is above 2²⁷.
     """
 
     def __init__(
@@ -196,14 +196,10 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         )
 
     def successors(self, params: TabularParams) -> Successors | None:
-        """P(s' | s, a) as what occurs, rows of zeros where the action is not available; None in a deterministic world."""
+        """P(s' | s, a), rows of zeros where the action is not available; None in a deterministic world."""
         if params.cumulative is None:
             return None
-        offered = (params.next_state >= 0)[..., None]
-        shares = jnp.diff(params.cumulative, prepend=0.0)
-        total = params.cumulative[..., -1:]
-        probs = jnp.where(offered & (total > 0), shares / jnp.where(total > 0, total, 1.0), 0.0)
-        return Successors(params.successors, probs)
+        return Successors(params.successors, _shares(params.cumulative, params.next_state >= 0))
 
     def transition_probs(self, params: TabularParams) -> Float[np.ndarray, "*T S A S"] | None:
         """The same as a table of all S next states, for small worlds. On the host."""
@@ -250,6 +246,14 @@ def _chances(given: Successors) -> Successors:
         s, a, k = twice[0]
         raise UserError(f"transition.states[{s}, {a}]: expected each next state once, got {once[s, a, k]} twice")
     return Successors(states.astype(np.int32), probs)
+
+
+@jax.jit  # one array as large as these, and no more
+def _shares(cumulative: Float[Array, "*T S A K"], offered: Bool[Array, "S A"]) -> Float[Array, "*T S A K"]:
+    """What `_cumulative` was made of, as shares of the last."""
+    total = cumulative[..., -1:]
+    shares = jnp.diff(cumulative, prepend=0.0) / jnp.where(total > 0, total, 1.0)
+    return jnp.where(offered[..., None] & (total > 0), shares, 0.0)
 
 
 def _cumulative(probs) -> Float[Array, "*T S A K"]:

@@ -121,9 +121,9 @@ def action_changes(
         num_samples: of the noise of each step; None: P_cf exactly (see `counterfactual_probabilities`).
 
     Raises:
-        ValueError: the world is not finite, or has chance and does not tell where it leads, or symbols that several states
-            share; a stochastic world comes with originals without actions or without a key; max_changes is below 0, or
-            num_samples below 1.
+        ValueError: the world is not finite, or has chance and does not tell where it leads, or symbols that several
+            states share; a stochastic world comes with originals without actions or without a key; max_changes is below
+            0, or num_samples below 1.
     """
     _check_changes(max_changes)
     check_num_samples(num_samples)

@@ -121,9 +121,7 @@ def _probabilities(chances: Successors, states, actions, key, *, num_samples):
     return jax.lax.map(one, (states[:-1], actions, states[1:], keys))
 
 
-def _limit(
-    states: Int[Array, "*B K"], probs: Float[Array, "*B K"], observed: ObservedStep
-) -> Float[Array, "*B K"]:
+def _limit(states: Int[Array, "*B K"], probs: Float[Array, "*B K"], observed: ObservedStep) -> Float[Array, "*B K"]:
     """P_cf at one step: the integral of 1 / L² in closed form, from each start of an arrival to the next."""
     p, following = observed.likely, observed.following
     seen = states == following
@@ -160,13 +158,20 @@ def _histogram(
 ) -> Float[Array, "*B K"]:
     """P_cf at one step: how often each state wins the race, over samples of the noise."""
     p = observed.likely.astype(jnp.float32)
-    num_states, width = p.shape[0], states.shape[-1]
+    num_states = p.shape[0]
     noise = jax.random.exponential(observed.key, (num_states + 1, num_samples), jnp.float32)
     first, waiting = noise[0], noise[1:]
     ahead = jnp.arange(num_states)[:, None] == observed.following
     times = jnp.where(observed.following == PAD, waiting, p[:, None] * first + jnp.where(ahead, 0.0, waiting))
     strength = 1.0 / jnp.maximum(times, _SOONEST)
-    # samples come last, so that the race is run for a vector of them at a time
-    winner = jnp.argmax(probs.astype(jnp.float32)[..., None] * strength[states], axis=-2)
-    wins = jnp.sum(winner[..., None, :] == jnp.arange(width)[:, None], axis=-1)
-    return jnp.where(probs.any(axis=-1, keepdims=True), wins / num_samples, 0.0).astype(probs.dtype)
+
+    def shares(x):
+        states, probs = x
+        # samples come last, so that the race is run for a vector of them at a time
+        winner = jnp.argmax(probs.astype(jnp.float32)[..., None] * strength[states], axis=-2)
+        wins = jnp.sum(winner[..., None, :] == jnp.arange(probs.shape[-1])[:, None], axis=-1)
+        return jnp.where(probs.any(axis=-1, keepdims=True), wins / num_samples, 0.0).astype(probs.dtype)
+
+    if states.ndim < 3:
+        return shares((states, probs))
+    return jax.lax.map(shares, (states, probs))  # the samples of one state fit a cache

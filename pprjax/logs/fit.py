@@ -56,8 +56,8 @@ def fit_log(
 
     Raises:
         ValueError: the goal is none of these, its state, label or rewards are not in the log, an option is out of
-            range, a step contradicts `deterministic`, where chance decides the successors of all states take more than
-            1 GiB, a rule is none, the rules contradict each other or the goal, or no path of the log meets the goal and keeps them
+            range, a step contradicts `deterministic`, chance decides and where it leads takes more than 1 GiB, a rule
+            is none, the rules contradict each other or the goal, or no path of the log meets the goal and keeps them
             all, where more are to be mined.
     """
     if smoothing is not None and not (np.isfinite(smoothing) and smoothing > 0):

@@ -150,9 +150,7 @@ class Fitted:
                 f"of {self.env.num_states} states, more than {MAX_CHANCES:,}"
             )
 
-    def counterfactual(
-        self, states: Int[np.ndarray, " n"], actions: Int[np.ndarray, " n-1"]
-    ) -> Successors | None:
+    def counterfactual(self, states: Int[np.ndarray, " n"], actions: Int[np.ndarray, " n-1"]) -> Successors | None:
         """The chances of each step on the trip that took this path; None where no step contradicts another.
 
         The noise of a step is what the path tells of it (see `pprjax.baselines.counterfactual`): who does there what
