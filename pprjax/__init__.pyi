@@ -28,6 +28,8 @@ from .result import Frontier as Frontier
 from .result import Recourse as Recourse
 from .reward import link as link
 from .reward import similarity as similarity
+from .runs import Reliability as Reliability
+from .runs import reliability as reliability
 from .scoring import score as score
 from .solve import frontier as frontier
 from .solve import recourse as recourse

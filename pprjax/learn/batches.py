@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from threading import Event, Lock
 from typing import Any, cast
 
@@ -29,9 +29,10 @@ from pprjax.learn.stopping import LOOKS, Stop, kept_where
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.progress import progress_bar
-from pprjax.result import Frontier, Recourse
+from pprjax.result import Frontier, Recourse, surely
 from pprjax.rollout import Trajectory, trace
 from pprjax.ruled import with_rules
+from pprjax.runs import RUNS, of_actions, standard_error
 from pprjax.task import Task
 
 CHUNK = 64
@@ -55,12 +56,41 @@ def learn(
     stop: Stop = Stop(),
     ids: Int[np.ndarray, " B"] | None = None,
     chunk: int | None = None,
+    runs: int = RUNS,
     progress: bool | None = None,
 ) -> Recourse:
     """`pprjax.recourse` by Algorithm 1: the best of all paths that were sampled. Its arguments were checked there."""
     wanted = Wanted(n_recourses=n_recourses, min_distance=min_distance)
-    result = _trained(task, originals, config, key, wanted, stop=stop, ids=ids, chunk=chunk, progress=progress)
-    return _assemble(task, originals, config, result, n_recourses)
+    chance = not task.deterministic
+    runs = runs if chance and task.goal is not None else 0
+    result = _trained(
+        task, originals, config, key, wanted, stop=stop, ids=ids, chunk=chunk, runs=runs, progress=progress
+    )
+    found = _assemble(task, originals, config, result, n_recourses)
+    if not chance:
+        return found
+    return _with_reliability(task, found, result, key, np.arange(len(originals)) if ids is None else ids, runs)
+
+
+def _with_reliability(
+    task: Task, found: Recourse, result: _Result, key: jax.Array, ids: Int[np.ndarray, " B"], runs: int
+) -> Recourse:
+    """The recourses, and how likely they are to work in a world of chance."""
+    share = error = np.full(len(found), np.nan)
+    if runs:
+        number = jnp.asarray(np.asarray(ids)[found.path], jnp.uint32)
+        keys = jax.vmap(lambda i, rank: jax.random.fold_in(jax.random.fold_in(key, i), rank))(number, found.rank)
+        told = of_actions(task, found.paths, found.original_goal[found.path], keys, runs)
+        there = found.status != "infeasible"
+        share, error = np.where(there, told.share, np.nan), np.where(there, told.error, np.nan)
+    reacting = np.asarray(result.reacting, float)
+    return replace(
+        found,
+        reliability=share,
+        reliability_error=error,
+        policy_reliability=reacting,
+        policy_reliability_error=standard_error(reacting, max(runs, 1)),
+    )
 
 
 def learn_frontier(
@@ -102,6 +132,7 @@ def _trained(
     stop: Stop = Stop(),
     ids: Int[np.ndarray, " B"] | None = None,
     chunk: int | None = None,
+    runs: int = 0,
     progress: bool | None = None,
 ) -> _Result:
     """What remains of each original's training, on the host."""
@@ -142,6 +173,7 @@ def _trained(
                     workers[worker],
                     turn,
                     listen,
+                    runs,
                 )
                 for piece in pieces[worker :: len(workers)]
             ]
@@ -177,6 +209,7 @@ class _Result:
     curve: jax.Array
     archive: archive.Archive | None
     ladder: Ladder | None
+    reacting: jax.Array  # float[], the share of fresh runs of the trained Q's policy that meet the goal; NaN: no runs
 
 
 def _workers() -> tuple[list[Any], int]:
@@ -198,6 +231,7 @@ def _solve_piece(
     place: Any,
     turn: Lock,
     advance: Callable[[float], None],
+    runs: int,
 ) -> _Result:
     """Train a piece. Programs are called first in turn, so that one thread compiles them and the others find them."""
     traced_settings = replace(config, lambda_path=0.0, lambda_policy=0.0)  # each original has its own
@@ -220,6 +254,10 @@ def _solve_piece(
         if not stop.never and end < total:
             done = stop.reached(np.asarray(trained.curve)[:, :end], np.asarray(trained.best.met))
             last = np.where(done & ~ended, end, last)
+    reacting = np.full(size, np.nan)
+    if runs:
+        with turn:
+            *_, reacting = _reacting(runs)(*shared, inputs, (original, keys, trained), mesh=mesh)
     curve = np.asarray(trained.curve)
     settled = np.take_along_axis(curve, last[:, None] - 1, axis=1)
     return jax.device_get(
@@ -230,6 +268,7 @@ def _solve_piece(
             curve=jnp.asarray(np.where(np.arange(total) < last[:, None], curve, settled)),
             archive=trained.archive,
             ladder=trained.ladder,
+            reacting=jnp.asarray(reacting),
         )
     )
 
@@ -260,6 +299,17 @@ def _each(function):
 
 _start = _each(learner.init)
 _train = _each(learner.train)
+
+
+@cache
+def _reacting(runs: int):
+    """The program that tells how likely the trained Q's policy is to work."""
+
+    def one(task, original, config, state, keys, start, stop):
+        del start, stop
+        return learner.reliability(task, original, config, state, jax.random.fold_in(keys[1], 0), runs)
+
+    return _each(one)
 
 
 def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_recourses: int) -> Recourse:
@@ -304,6 +354,7 @@ def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_r
         lambda_path=lambdas[0],
         lambda_policy=lambdas[1],
         diversity=metrics.diversity(paths, path, size),
+        **surely(feasible & np.asarray(best.met), size),
     )
 
 

@@ -145,18 +145,32 @@ def explore(
     if state.ladder is not None:
         best = _rungs(state.ladder, best, jax.random.fold_in(key_lanes, 2), config.num_paths)
     behaviour = exploration.behaviours(config, key_lanes, own, best, eps, iteration)
-    greedy = Behaviour(
+    behaviour = jax.tree.map(
+        lambda lanes, last: jnp.append(lanes, last[None].astype(lanes.dtype), 0), behaviour, _greedy(task)
+    )
+    keys = jax.random.split(key_paths, config.num_paths + 1)
+    bonus = jnp.where(harvest, 0.0, exploration.bonus(state.counts, config.c_e))
+    return sample_paths(task, original, config, state, behaviour, keys, bonus)
+
+
+def _greedy(task: Task) -> Behaviour:
+    """A lane that maximizes Q all the way."""
+    return Behaviour(
         forced=jnp.full(task.horizon, PAD, jnp.int32),
         explore=jnp.zeros(task.horizon, bool),
         from_policy=jnp.bool_(False),
         uniform=jnp.zeros(task.horizon),
     )
-    behaviour = jax.tree.map(
-        lambda lanes, last: jnp.append(lanes, last[None].astype(lanes.dtype), 0), behaviour, greedy
-    )
-    keys = jax.random.split(key_paths, config.num_paths + 1)
-    bonus = jnp.where(harvest, 0.0, exploration.bonus(state.counts, config.c_e))
-    return sample_paths(task, original, config, state, behaviour, keys, bonus)
+
+
+def reliability(
+    task: Task, original: Original, config: Config, state: LearnerState, key: jax.Array, runs: int
+) -> Float[Array, ""]:
+    """The share of fresh runs of the greedy policy, which reacts to chance, that meet the goal and keep the
+    constraints."""
+    lanes = jax.tree.map(lambda x: jnp.broadcast_to(x, (runs, *x.shape)), _greedy(task))
+    bonus = jnp.zeros_like(state.counts, jnp.result_type(float))
+    return jnp.mean(sample_paths(task, original, config, state, lanes, jax.random.split(key, runs), bonus).met)
 
 
 def _rungs(found: Ladder, best: Int[Array, " T"], key: jax.Array, num_paths: int) -> Int[Array, "b T"]:

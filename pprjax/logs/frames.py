@@ -251,7 +251,7 @@ def _found(
 ) -> tuple[Recourse, Frontier | None]:
     """The recourses, and the frontier that they are on where it is wanted."""
     if not ladder:
-        best = recourse(task, paths, config, **options)
+        best = recourse(task, paths, config, runs=0, **options)
         return dataclasses.replace(best, paths=fitted.to_actions(best.paths)), None
     every = frontier(task, paths, config, **options)
     every = dataclasses.replace(every, paths=fitted.to_actions(every.paths))
