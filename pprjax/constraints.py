@@ -32,8 +32,8 @@ class Constraints:
 
     Raises:
         ValueError: a field holds something else than integers of at least 0 (max_distance may be any number, for edits
-            that cost other than 1), max_length is below 2, no path at all keeps the rules, or their automaton has more
-            than 1,000 states.
+            that cost other than 1), min_reliability is no share in (0, 0.99], max_length is below 2, no path at all
+            keeps the rules, or their automaton has more than 1,000 states.
         TypeError: a rule is none of `pprjax.declare`.
     """
 
@@ -48,6 +48,11 @@ class Constraints:
     the recourse visits their symbols in their order: then there is an alignment that edits none of them."""
     max_distance: Any = None
     """The largest edit distance from the original."""
+    min_reliability: Any = None
+    """The least share of fresh runs of a recourse's actions that must meet the goal where chance decides, in (0, 0.99].
+    Method "learn" takes a path as an answer only if 400 fresh runs of it have that share, less two standard errors; and
+    the 1,000 of `Recourse.reliability` that have less make it "infeasible". Without chance all answers have a share
+    of 1."""
     max_length: int | None = struct.field(pytree_node=False, default=None)
     """The largest number of symbols of a path, the start included, at least 2."""
     rules: Sequence[declare.Rule] = struct.field(pytree_node=False, default=())
@@ -61,6 +66,9 @@ class Constraints:
         distance, length = self.max_distance, self.max_length
         if isinstance(distance, str | bool) or (isinstance(distance, int | float) and not distance >= 0):
             raise UserError(f"max_distance: expected a number of at least 0, got {distance!r}")
+        least = self.min_reliability
+        if isinstance(least, str | bool) or (isinstance(least, int | float) and not 0 < least <= 0.99):
+            raise UserError(f"min_reliability: expected a share in (0, 0.99], got {least!r}")
         if length is not None and length < 2:
             raise UserError(f"max_length: expected at least 2, the start and one more symbol, got {length}")
         object.__setattr__(self, "rules", _rules(self.rules))

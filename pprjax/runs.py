@@ -79,28 +79,27 @@ def reliability(
     earned = np.full(len(rows), -np.inf) if found is None else found.original_goal[found.path]
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(len(rows)))
     if not isinstance(task, Stack):
-        return of_actions(task, rows, earned, keys, runs)
+        return of_actions(task, rows.actions, earned, keys, runs)
     each_row = (slice(i, i + 1) for i in range(len(rows)))
-    parts = [of_actions(task.tasks[original[at][0]], rows[at], earned[at], keys[at], runs) for at in each_row]
+    parts = [of_actions(task.tasks[original[at][0]], rows.actions[at], earned[at], keys[at], runs) for at in each_row]
     return _joined(parts)
 
 
 def of_actions(
-    task: Task, paths: Paths, original_goal: Float[np.ndarray, " R"], keys: jax.Array, runs: int
+    task: Task, given: Int[np.ndarray, "R U"], original_goal: Float[np.ndarray, " R"], keys: jax.Array, runs: int
 ) -> Reliability:
-    """The reliability of the actions of R paths, with a key each."""
+    """The reliability of the actions of R paths, PAD after the last, with a key each."""
     runs = 1 if task.deterministic else runs
-    actions = np.full((len(paths), task.horizon), PAD, np.int32)
-    given = np.asarray(paths.actions)[:, : task.horizon]
-    actions[:, : given.shape[1]] = given
+    given = np.asarray(given)[:, : task.horizon]
+    actions = np.pad(given, ((0, 0), (0, task.horizon - given.shape[1])), constant_values=PAD)
     share = np.asarray(_met_by_actions(task, actions, original_goal, keys, runs=runs))
     return Reliability(share, standard_error(share, runs) if runs > 1 else np.zeros_like(share), runs)
 
 
-def standard_error(share: Float[np.ndarray, " R"], runs: int) -> Float[np.ndarray, " R"]:
+def standard_error(share: Float[Array | np.ndarray, " R"], runs: int) -> Float[Array | np.ndarray, " R"]:
     """√(p(1 - p) / (n + 4)), p = (share·n + 2) / (n + 4) (Agresti and Coull 1998): not 0 where all n runs agree."""
     p = (share * runs + 2) / (runs + 4)
-    return np.sqrt(p * (1 - p) / (runs + 4))
+    return (p * (1 - p) / (runs + 4)) ** 0.5
 
 
 def _joined(parts: list[Reliability]) -> Reliability:
@@ -117,17 +116,19 @@ def _of_policy(task: Task, key: jax.Array, number: int, runs: int) -> Reliabilit
 def _met_by_actions(task: Task, actions, original_goal, keys, *, runs: int) -> Float[Array, " R"]:
     def one(x):
         plan, earned, key = x
-
-        def met(key):
-            def choose(t, carry, state, key):
-                del state, key
-                return carry, plan[t]
-
-            return _met(task, task.goal.of(earned), key, (), choose)
-
-        return jnp.mean(jax.vmap(met)(jax.random.split(key, runs)))
+        return share_of_actions(task, task.goal.of(earned), plan, key, runs)
 
     return jax.lax.map(one, (jnp.asarray(actions), jnp.asarray(original_goal, jnp.result_type(float)), keys))
+
+
+def share_of_actions(task: Task, goal: Any, plan: Int[Array, " T"], key: jax.Array, runs: int) -> Float[Array, ""]:
+    """The share of fresh runs of these actions, PAD after the last, that meet the goal."""
+
+    def choose(t, carry, state, key):
+        del state, key
+        return carry, plan[t]
+
+    return jnp.mean(jax.vmap(lambda key: _met(task, goal, key, (), choose))(jax.random.split(key, runs)))
 
 
 @partial(jax.jit, static_argnames="runs")

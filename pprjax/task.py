@@ -139,6 +139,8 @@ class Task:
             return
         if not isinstance(constraints, Constraints):
             raise TypeError(f"constraints: expected pprjax.Constraints, got {type(constraints).__name__}")
+        if constraints.min_reliability is not None and self.goal is None:
+            raise UserError("constraints.min_reliability: expected a goal, which runs may meet or miss; got none")
         if constraints.max_length is not None:
             object.__setattr__(self, "horizon", min(self.horizon, constraints.max_length - 1))
         elif not jax.tree.leaves(constraints) and not constraints.rules:

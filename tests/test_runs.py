@@ -167,3 +167,50 @@ def test_without_chance_a_recourse_is_reliable_by_construction():
     assert np.isnan(found.policy_reliability).all()
     front = pprjax.frontier(task, pprjax.Paths.from_lists([[0, 1, 0]]))
     assert front.at(0.1).reliability.tolist() == [1.0]
+
+
+@pytest.mark.slow
+def test_a_least_reliability_changes_the_answer_and_no_answer_falls_below_it(learned):
+    """Close to the original is the way over the ice twice, 0.49; the sure step first makes 0.7."""
+    task, _ = learned
+    originals = pprjax.Paths.from_lists([[0, 1, 2, 4]], [[0, 0, 0]])
+    config = CONFIG.replace(lambda_path=10.0, iterations=60)
+    found = {}
+    for least in (None, 0.45, 0.6, 0.8):
+        asks = task.replace(constraints=pprjax.Constraints(min_reliability=least))
+        found[least] = pprjax.recourse(asks, originals, config, key=jax.random.key(3), progress=False)
+    expected = {x: plan_works(f.paths.actions_to_lists()[0]) for x, f in found.items()}
+    assert found[None].status.tolist() == ["reached_goal"]
+    assert expected[None] < 0.45 <= expected[0.45] <= 0.7
+    assert expected[0.6] == 0.7
+    assert found[0.6].reliability[0] >= 0.6
+    assert found[0.8].status.tolist() == ["infeasible"]  # nothing is so sure
+    assert np.isnan(found[0.8].reliability[0])
+    asks = task.replace(constraints=pprjax.Constraints(min_reliability=0.6))
+    several = pprjax.recourse(asks, originals, config, key=jax.random.key(3), n_recourses=3, progress=False)
+    assert len(several) > 1
+    assert all(plan_works(actions) >= 0.6 for actions in several.paths.actions_to_lists())
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: pprjax.Constraints(min_reliability=1.5), r"min_reliability: expected a share in \(0, 0\.99\], got 1"),
+        (lambda: pprjax.Constraints(min_reliability=0), r"min_reliability: expected a share in \(0, 0\.99\], got 0"),
+        (
+            lambda: ice().replace(goal=None, constraints=pprjax.Constraints(min_reliability=0.5)),
+            r"constraints\.min_reliability: expected a goal",
+        ),
+    ],
+)  # fmt: skip
+def test_a_least_reliability_that_can_not_be_is_named(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_without_chance_a_least_reliability_asks_for_nothing():
+    env = TabularMDP([[1, -1], [2, 0], [2, 2]], np.zeros((3, 2)), [False, False, True], max_steps=3)
+    policy = pprjax.TablePolicy(np.full((3, 2), 0.5, np.float32))
+    task = pprjax.Task(env, policy, goal=pprjax.reached, constraints=pprjax.Constraints(min_reliability=0.9), horizon=3)
+    found = pprjax.recourse(task, pprjax.Paths.from_lists([[0, 1, 0]]))
+    assert (found.method.tolist(), found.reliability.tolist()) == (["exact"], [1.0])

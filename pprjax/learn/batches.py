@@ -66,31 +66,34 @@ def learn(
     result = _trained(
         task, originals, config, key, wanted, stop=stop, ids=ids, chunk=chunk, runs=runs, progress=progress
     )
-    found = _assemble(task, originals, config, result, n_recourses)
-    if not chance:
-        return found
-    return _with_reliability(task, found, result, key, np.arange(len(originals)) if ids is None else ids, runs)
+    ids = np.arange(len(originals)) if ids is None else np.asarray(ids)
+    return _assemble(task, originals, config, result, n_recourses, partial(_reliability, task, result, key, ids, runs))
 
 
-def _with_reliability(
-    task: Task, found: Recourse, result: _Result, key: jax.Array, ids: Int[np.ndarray, " B"], runs: int
-) -> Recourse:
-    """The recourses, and how likely they are to work in a world of chance."""
-    share = error = np.full(len(found), np.nan)
+def _reliability(
+    task: Task,
+    result: _Result,
+    key: jax.Array,
+    ids: Int[np.ndarray, " B"],
+    runs: int,
+    path: Int[np.ndarray, " R"],
+    rank: Int[np.ndarray, " R"],
+    best: Trajectory,
+) -> dict[str, np.ndarray]:
+    """How likely R paths and the policies of B originals are to work, where chance decides; NaN without runs."""
+    share = error = np.full(len(path), np.nan)
     if runs:
-        number = jnp.asarray(np.asarray(ids)[found.path], jnp.uint32)
-        keys = jax.vmap(lambda i, rank: jax.random.fold_in(jax.random.fold_in(key, i), rank))(number, found.rank)
-        told = of_actions(task, found.paths, found.original_goal[found.path], keys, runs)
-        there = found.status != "infeasible"
-        share, error = np.where(there, told.share, np.nan), np.where(there, told.error, np.nan)
+        number = jnp.asarray(ids[path], jnp.uint32)
+        keys = jax.vmap(lambda i, rank: jax.random.fold_in(jax.random.fold_in(key, i), rank))(number, rank)
+        told = of_actions(task, np.asarray(best.actions), np.asarray(result.original_goal)[path], keys, runs)
+        share, error = told.share, told.error
     reacting = np.asarray(result.reacting, float)
-    return replace(
-        found,
-        reliability=share,
-        reliability_error=error,
-        policy_reliability=reacting,
-        policy_reliability_error=standard_error(reacting, max(runs, 1)),
-    )
+    return {
+        "reliability": share,
+        "reliability_error": error,
+        "policy_reliability": reacting,
+        "policy_reliability_error": np.asarray(standard_error(reacting, max(runs, 1))),
+    }
 
 
 def learn_frontier(
@@ -312,7 +315,14 @@ def _reacting(runs: int):
     return _each(one)
 
 
-def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_recourses: int) -> Recourse:
+def _assemble(
+    task: Task,
+    originals: Paths,
+    config: Config,
+    result: _Result,
+    n_recourses: int,
+    reliability: Callable[..., dict[str, np.ndarray]],
+) -> Recourse:
     size = len(originals)
     lambdas = _lambdas(config, size)
     best, greedy = jax.tree.map(np.asarray, (result.best, result.greedy))
@@ -320,6 +330,12 @@ def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_r
     if result.archive is not None:
         best, path, rank = _ranked(best, result.archive, n_recourses)
     feasible = np.ones(len(rank), bool) if task.constraints is None else np.asarray(best.met)
+    works = surely(np.asarray(best.met), size) if task.deterministic else reliability(path, rank, best)
+    least = None if task.constraints is None else task.constraints.min_reliability
+    if least is not None:
+        feasible = feasible & ~(works["reliability"] < np.asarray(least))  # NaN, where it was not measured, is no less
+    for name in ("reliability", "reliability_error"):
+        works[name] = np.where(feasible, works[name], np.nan)
     if not feasible.all():
         best = _where_feasible(feasible, best)
     width = int(best.num_actions.max()) + 1
@@ -354,7 +370,7 @@ def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_r
         lambda_path=lambdas[0],
         lambda_policy=lambdas[1],
         diversity=metrics.diversity(paths, path, size),
-        **surely(feasible & np.asarray(best.met), size),
+        **works,
     )
 
 
