@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +70,7 @@ def reliability(
     if policy is not None:
         return _joined([_of_policy(each.replace(policy=policy), key, i, runs) for i, each in enumerate(tasks)])
     found = paths if isinstance(paths, Recourse) else None
-    rows: Any = paths.paths if found is not None else paths
+    rows: Any = paths if found is None else found.paths
     original = np.arange(len(rows)) if found is None else found.path
     if rows.actions is None:
         raise UserError("paths: expected actions, which a fresh run takes; got none")
@@ -96,7 +96,7 @@ def of_actions(
     return Reliability(share, standard_error(share, runs) if runs > 1 else np.zeros_like(share), runs)
 
 
-def standard_error(share: Float[Array | np.ndarray, " R"], runs: int) -> Float[Array | np.ndarray, " R"]:
+def standard_error(share: Any, runs: int) -> Any:
     """√(p(1 - p) / (n + 4)), p = (share·n + 2) / (n + 4) (Agresti and Coull 1998): not 0 where all n runs agree."""
     p = (share * runs + 2) / (runs + 4)
     return (p * (1 - p) / (runs + 4)) ** 0.5
@@ -116,7 +116,7 @@ def _of_policy(task: Task, key: jax.Array, number: int, runs: int) -> Reliabilit
 def _met_by_actions(task: Task, actions, original_goal, keys, *, runs: int) -> Float[Array, " R"]:
     def one(x):
         plan, earned, key = x
-        return share_of_actions(task, task.goal.of(earned), plan, key, runs)
+        return share_of_actions(task, cast(Any, task.goal).of(earned), plan, key, runs)
 
     return jax.lax.map(one, (jnp.asarray(actions), jnp.asarray(original_goal, jnp.result_type(float)), keys))
 

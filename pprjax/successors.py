@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -106,6 +108,13 @@ def successors(env: Any, params: Any) -> Successors | None:
         return env.successors(params)
     probs = env.transition_probs(params) if hasattr(env, "transition_probs") else None
     return None if probs is None else Successors.every(jnp.asarray(probs))
+
+
+@partial(jax.jit, static_argnums=0)  # so that no table is made to be counted
+def most_successors(env: Any, params: Any) -> Int[Array, ""] | None:
+    """How many states a step may lead to at most; None where the world does not tell, or says that it rolls no dice."""
+    chances = successors(env, params)
+    return None if chances is None else jnp.max(jnp.sum(chances.probs > 0, axis=-1))
 
 
 def tells_chances(env: Any) -> bool:

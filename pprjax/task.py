@@ -19,7 +19,7 @@ from pprjax.goals import Condition, Goal, Outcome
 from pprjax.policy import Carry, ObservationPolicy, Policy, TablePolicy
 from pprjax.reward import Habit, link, regret
 from pprjax.ruled import RuledWorld, own_state, own_world, without_rules
-from pprjax.successors import successors
+from pprjax.successors import most_successors, successors, tells_chances
 from pprjax.worlds import Said, begin_in, env_state, rows_of, told
 
 State = Any
@@ -172,10 +172,10 @@ class Task:
         A world with `successors` or `transition_probs` is judged by them; any other is taken at its word, its attribute
         `deterministic`. One that says nothing may roll dice. For concrete parameters, outside of transformations.
         """
-        chances = successors(self.env, self.params)
-        if chances is None:
+        most = most_successors(self.env, self.params) if tells_chances(self.env) else None
+        if most is None:
             return bool(getattr(self.env, "deterministic", False))
-        return bool(((np.asarray(chances.probs) > 0).sum(-1) <= 1).all())
+        return int(most) <= 1
 
     def reset(self, key: jax.Array) -> State:
         """The state in which every path starts."""

@@ -7,9 +7,9 @@ patient, 25 treatments, where chance leads from each, and how often clinicians g
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.util
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ MAX_STEPS = 24
 """Treatments of a path at most, the last step included; one takes four hours. Clinicians' paths have 9.2 on average."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Clinic:
     """The tables of ICU-Sepsis, S = 716 states and A = 25 treatments. Arrays on the host."""
 
@@ -83,14 +83,13 @@ def task(start: int, *, observed: Paths | None = None) -> Task:
         observed: one path that was taken, with its treatments: then chance is what that path tells of it, the
             counterfactual world of `pprjax.baselines.counterfactual_probabilities`. None: fresh.
     """
-    world, params = env(), env().default_params.replace(start=jnp.int32(start))
+    world, params = env(), replace(env().default_params, start=jnp.int32(start))
     if observed is not None:
         from pprjax.baselines import counterfactual_probabilities  # here: plain tasks need no baselines
 
         padded = observed.padded_to(MAX_STEPS + 1)
         states, actions = np.asarray(padded.symbols)[0], np.asarray(padded.actions)[0]
-        chances = world.successors(params)
-        params = world.with_chances(params, counterfactual_probabilities(chances, states, actions))
+        params = world.with_chances(params, counterfactual_probabilities(tables().chances, states, actions))
     return Task(world, TablePolicy(jnp.asarray(tables().clinicians)), goal=goals.at_least(1.0), params=params)
 
 
@@ -115,14 +114,20 @@ def patients(num: int, *, seed: int = 0, died: bool = True) -> Paths:
     return Paths.from_lists([states for states, _ in found], [actions for _, actions in found])
 
 
-def survival(probs: Float[np.ndarray, "S A"]) -> Float[np.ndarray, " S"]:
-    """How likely a patient in each state survives under a policy, whatever the time: v = r_π + P_π v, exactly."""
+def survival(probs: Float[np.ndarray, "S A"], *, steps: int | None = None) -> Float[np.ndarray, " S"]:
+    """How likely a patient in each state survives under a policy, within so many steps or ever: v = r_π + P_π v."""
     chances, size = tables().chances, len(tables().sofa)
     likely = chances.probs * probs[..., None]
     row = np.broadcast_to(np.arange(size)[:, None, None], chances.states.shape)
     moves = np.bincount((row * size + chances.states).ravel(), likely.ravel(), size * size).reshape(size, size)
     moves[DISCHARGED] = 0
-    return np.linalg.solve(np.eye(size) - moves, (probs * tables().reward).sum(1))
+    earned = (probs * tables().reward).sum(1)
+    if steps is None:
+        return np.linalg.solve(np.eye(size) - moves, earned)
+    value = np.zeros(size)
+    for _ in range(steps):
+        value = earned + moves @ value
+    return value
 
 
 @functools.cache

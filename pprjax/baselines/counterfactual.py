@@ -14,7 +14,7 @@ since exponential times have no memory. So the posterior (the top-down truncated
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,28 @@ from pprjax.paths import PAD
 from pprjax.successors import Successors
 
 _SOONEST = 1e-30  # a time of 0 would win with an infinite strength, and 0·∞ is not a number
+
+
+@overload
+def counterfactual_probabilities(
+    transition: Successors,
+    states: Int[Array | np.ndarray, " n"],
+    actions: Int[Array | np.ndarray, " T"],
+    *,
+    num_samples: int | None = None,
+    key: jax.Array | None = None,
+) -> Successors: ...
+
+
+@overload
+def counterfactual_probabilities(
+    transition: Float[Array | np.ndarray, "A S S"],
+    states: Int[Array | np.ndarray, " n"],
+    actions: Int[Array | np.ndarray, " T"],
+    *,
+    num_samples: int | None = None,
+    key: jax.Array | None = None,
+) -> Float[Array, "T A S S"]: ...
 
 
 def counterfactual_probabilities(
