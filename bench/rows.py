@@ -10,6 +10,10 @@ from written import Line, gib, number, percent, ratio, seconds, shares
 Row = tuple[str, str, str, str]  # what is measured; pprjax; what stands beside it; how many times better
 
 
+class Timed(Row):
+    """A row of times, which another run would not give again: it is shown where there are enough runs."""
+
+
 def quality(line: Line) -> list[Row]:
     which = "" if line["algorithm"] == "mended" else ", plain algorithm"
     cells = len(line["cells"]["flag"])
@@ -122,9 +126,9 @@ def temperature_by_weight(line: Line) -> dict[float, dict[str, float]]:
 
 def years(line: Line) -> list[Row]:
     num = sum(case["years"] for case in line["cases"])
-    beam = sum(case["beam_reaches"] for case in line["cases"])
+    beam, beamed = (sum(case[name] for case in line["cases"]) for name in ("beam_reaches", "beam_years"))
     most = max(case["beam_calls"] for case in line["cases"])
-    beside = f"a beam of at most {number(most)} steps reaches it in {percent(beam / num)}"
+    beside = f"a beam of at most {number(most)} steps reaches it in {percent(beam / beamed)} of {beamed}"
     if "learned_reaches" in line["cases"][0]:
         learned = sum(case["learned_reaches"] for case in line["cases"])
         beside += f", a learner of {number(line['cases'][0]['learned_calls'])} in {percent(learned / num)}"
@@ -160,32 +164,34 @@ def sepsis(line: Line) -> list[Row]:
             f"published {theirs['dl_edit']:.2g}",
             shorter,
         ),
-        (f"{of}: a trace", seconds(line["seconds_per_original"]), "", ""),
+        Timed((f"{of}: a trace", seconds(line["seconds_per_original"]), "", "")),
     ]
 
 
 def mario(line: Line) -> list[Row]:
     one = f"one emulator {number(line['played_one_per_s'])}"
     return [
-        (
-            "Mario: new steps of four frames/s, two emulators",
-            number(line["played_two_per_s"]),
-            one,
-            ratio(line["ratio"]),
+        Timed(
+            (
+                "Mario: new steps of four frames/s, two emulators",
+                number(line["played_two_per_s"]),
+                one,
+                ratio(line["ratio"]),
+            )
         ),
-        ("Mario: remembered steps/s through the callback", number(line["remembered_per_s"]), "", ""),
-        ("Mario: steps/s of the exported table", number(line["table_per_s"]), "", ""),
+        Timed(("Mario: remembered steps/s through the callback", number(line["remembered_per_s"]), "", "")),
+        Timed(("Mario: steps/s of the exported table", number(line["table_per_s"]), "", "")),
     ]
 
 
 def logs(line: Line) -> list[Row]:
     held = f", held to {len(line['rules'])} rule{'s' * (len(line['rules']) > 1)}" if "rules" in line else ""
     what = f"{line['paths']:,} logged paths, file to file{held}"
-    rows = [(f"{what}, certified", seconds(60 * line["minutes"]), "", "")]
+    rows: list[Row] = [Timed((f"{what}, certified", seconds(60 * line["minutes"]), "", ""))]
     rows.append((f"{what}, peak memory", gib(line["peak_gib"]), "", ""))
     if "within_2_percent" in line:
         learned = f"{what}, {line['num_learned']:,} of them learned"
-        rows.append((learned, seconds(60 * line["learned_minutes"]), "", ""))
+        rows.append(Timed((learned, seconds(60 * line["learned_minutes"]), "", "")))
         rows.append((f"{what}, learned within 2 % of the certificate", percent(line["within_2_percent"]), "", ""))
     return rows
 
@@ -194,7 +200,7 @@ def sparse(line: Line) -> list[Row]:
     what = f"a log of {line['states']:,} states, {line['steps']:,} distinct steps and {line['paths']:,} paths"
     what = f"{what} of up to {line['longest']:,}"
     return [
-        (f"{what}, file to file", seconds(line["seconds"]), "", ""),
+        Timed((f"{what}, file to file", seconds(line["seconds"]), "", "")),
         (f"{what}, peak memory", f"{line['peak_gib']:.2g} GiB", "", ""),
         (f"{what}, proved of {line['answered']:,} answers", percent(line["proved"] / line["answered"]), "", ""),
     ]
@@ -205,7 +211,7 @@ def alignments(line: Line) -> list[Row]:
     same = f"alignments of {line['traces']} traces with a Markov model: as few deviations as Ebi finds"
     return [
         (same, percent(line["same_optimum"]), "", ""),
-        ("one of them", seconds(line["ours_s_per_trace"]), theirs, ratio(line["times"])),
+        Timed(("one of them", seconds(line["ours_s_per_trace"]), theirs, ratio(line["times"]))),
     ]
 
 
@@ -215,14 +221,16 @@ def frontier(line: Line) -> list[Row]:
         (
             f"certified frontiers of {worlds['worlds']} random worlds: right at so many numbers of edits",
             percent(worlds["equal"]),
-            f"brute force, {seconds(worlds['brute_force_s'])} beside {seconds(worlds['exact_s'])}",
+            f"brute force, at {number(worlds['numbers_of_edits'])} of them",
             "",
         ),
-        (
-            f"certified frontiers of {grid['originals']:,} routes",
-            seconds(grid["frontier_s"]),
-            f"certificates at one λ_path {seconds(grid['certificates_s'])}",
-            ratio(1 / grid["ratio"]),
+        Timed(
+            (
+                f"certified frontiers of {grid['originals']:,} routes",
+                seconds(grid["frontier_s"]),
+                f"certificates at one λ_path {seconds(grid['certificates_s'])}",
+                ratio(1 / grid["ratio"]),
+            )
         ),
     ]
     return rows + [
@@ -241,7 +249,7 @@ def text(line: Line) -> list[Row]:
     worst = max(cell["largest_shortfall"] for cell in cells)
     calls = sum(cell["calls"] for cell in cells) / len(cells)
     return [
-        ("a sentence's ladder, by one author, in sentences/s", number(1 / line["seconds_each"]), "", ""),
+        Timed(("a sentence's ladder, by one author, in sentences/s", number(1 / line["seconds_each"]), "", "")),
         (
             f"text: R at least a plain beam search's, {len(cells)} cells of {line['compared']} sentences",
             percent(at_least),

@@ -5,7 +5,7 @@ python bench/sparse_logs.py --only hub      # one of them
 python bench/sparse_logs.py --only gps --make gps.parquet   # only make it
 
 * gps: 111 trips over 5,000 cells of a map, 15,000 rows, the longest trip of 1,600; a third of them end at the depot.
-* hub: 30,000 pages behind one start page, 15,000 visits; one of them has 100 clicks. Some end with an order.
+* hub: 30,000 pages that one start page leads to, 15,000 visits; one of them has 100 clicks. Some end with an order.
 * wide: 20,000 paths of 5 to 30 of 100,000 states, 300,000 distinct steps; a fifth of them reach the goal.
 """
 

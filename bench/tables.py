@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from own_tables import ORDER, OWN_TABLES
-from rows import ROWS, at_least_beam, temperature_by_weight
+from rows import ROWS, Timed, at_least_beam, temperature_by_weight
 from written import Line, gib, markdown, number, percent, ratio, seconds, spread
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,6 +88,8 @@ def highlights(lines: list[Line]) -> str:
         [seconds(cell[program]["each_s"]) for cell in latest["reference_torch"]["cells"].values()]
         for program in ('pprjax, learner, stop="certified"', "PyTorch with the mends")
     )
+    log_minutes = f"{spread(log['minutes'], '{:.1f}'.format)} minutes and " if log["runs"] == RUNS else ""
+    text_seconds = f" A sentence takes {seconds(text['seconds_each'])} an author." if text["runs"] == RUNS else ""
     points = [
         f"The learner comes within 1 % of the certified optimum in {percent(quality['within_1_flag'])} of the cases, "
         f"over {len(quality['cells']['flag'])} pairs of weights. Without the mends of the printed algorithm it does in "
@@ -96,16 +98,16 @@ def highlights(lines: list[Line]) -> str:
         f"certificate takes {seconds(1 / certificates)}.",
         f"Until the optimum is found, the learner takes {ours[0]} an original at λ_path = λ_policy = 0.1, and "
         f"{ours[1]} at 10. The same algorithm in PyTorch takes {theirs[0]} and {theirs[1]} to come within 1 % of it.",
-        f"{log['paths']:,} logged paths take {spread(log['minutes'], '{:.1f}'.format)} minutes from file to file, "
-        f"certified, and {gib(log['peak_gib'])} of memory.",
+        f"{log['paths']:,} logged paths, from file to file and certified, take {log_minutes}{gib(log['peak_gib'])} of "
+        "memory.",
         f"Edit distances: {number(rates['levenshtein'])} a second, {ratio(latest['edit_distance']['ratio'])} times as "
         "many as rapidfuzz.",
         "Years: the search is at least as good as the best of four beams in "
         f"{percent(years['share_at_least_beam'])} of the cases, with {number(years['search_steps'])} classifier calls "
         f"for their {number(years['classifier_steps'])}. The learner's mean R is below theirs, by {shortfalls} "
         "(λ_policy).",
-        f"Text: R is at least that of a plain beam search in {percent(at_least_beam(text))} of the cases. A sentence "
-        f"takes {seconds(text['seconds_each'])} an author.",
+        f"Text: R is at least that of a plain beam search in {percent(at_least_beam(text))} of the cases."
+        f"{text_seconds}",
     ]
     return "\n" + "\n".join(f"* {point}" for point in points) + "\n\n"
 
@@ -124,6 +126,7 @@ def tables(lines: list[Line]) -> str:
             (*row, str(latest[name]["runs"]))
             for name in sorted(latest, key=order)
             for row in ROWS.get(kind(name), lambda line: [])(latest[name])
+            if latest[name]["runs"] == RUNS or not isinstance(row, Timed)
         ]
         text += markdown(("measured", "pprjax", "beside it", "times better", "runs"), rows)
         for name, own in OWN_TABLES.items():

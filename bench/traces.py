@@ -1,6 +1,6 @@
 """What `bench/sepsis.py` needs of traces: a judge that reads them whole, an agent that writes them, and their scores.
 
-A trace is a row of activities 1 … V - 1, and 0 behind its end: int[L].
+A trace is a row of activities 1 … V - 1, and 0 after its end: int[L].
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def rules_of(texts: Sequence[str]) -> list[Rule]:
 
 
 def in_paths(rules: Sequence[Rule], start: int) -> list[Rule]:
-    """The same rules for paths that have a start before the trace and an end behind it."""
+    """The same rules for paths that have a start before the trace and an end after it."""
     straight = {"init": lambda a: ("chain_response", (start, a)), "last": lambda a: ("chain_precedence", (a, END))}
     return [Rule(*straight[rule.name](*rule.symbols)) if rule.name in straight else rule for rule in rules]
 

@@ -25,6 +25,9 @@ from pprjax.task import Task
 PAIRS = [(10.0, 0.1), (10.0, 0.3), (10.0, 1.0), (100.0, 0.3), (1.0, 0.3), (1.0, 1.0)]  # λ_path, λ_policy
 DISTANCES = {"published": {}, "months": dict(w_ins=INDEL, w_del=INDEL)}
 CALLS = 3_000_000
+BEAMED = 3
+"""Years in each direction that are given to the wide beam as well: it ranks a million children in each layer."""
+
 EQUAL = 2e-6  # a share of R: float32 tells no more
 
 
@@ -63,7 +66,7 @@ def main() -> None:
 
 def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned: bool) -> dict:
     """One λ pair: how many years are proved, at what cost, and how many of the learner's answers are that optimum; and
-    of a beam's that ranks as many children as the learner takes steps, and steps the few that it keeps."""
+    of a beam's that takes as many steps of the classifier as the learner does."""
     num_distances, size = task.horizon + 1, len(originals)
     close = config.lambda_path / (1.0 + np.arange(num_distances))
     options: dict[str, Any] = dict(wanted=Wanted(num_distances=num_distances), lambda_path=config.lambda_path)
@@ -73,8 +76,8 @@ def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned:
     reward, bound = ((x + close).max(1) for x in (np.asarray(found.best.value), found.limit))
     gap = np.where(bound - reward <= EQUAL * (1 + np.abs(bound)), 0.0, bound - reward)
     equal = (SETTINGS.num_paths * (SETTINGS.iterations + 1) + 1) * task.horizon  # b paths an iteration, and some more
-    width = equal // (num_distances * task.num_actions * task.horizon)
-    beam = search_points(task, originals, config, calls=0, width=width, **options)
+    width = equal // (num_distances * task.horizon)
+    beam = search_points(task, originals[:BEAMED], config, calls=0, width=width, **options)
     row = {
         "λ_path": config.lambda_path,
         "λ_policy": config.lambda_policy,
@@ -85,7 +88,8 @@ def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned:
         "median_calls": float(np.median(found.calls)),
         "seconds_a_year": seconds / size,
         "beam_calls": int(np.max(beam.calls)),
-        "beam_reaches": int(reaches((np.asarray(beam.best.value) + close).max(1), reward)),
+        "beam_years": len(beam.calls),
+        "beam_reaches": int(reaches((np.asarray(beam.best.value) + close).max(1), reward[:BEAMED])),
     }
     if learned:
         knobs = SETTINGS.replace(

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from flax import struct
 
+from pprjax.constraints import Constraints
 from pprjax.edit_distance import Costs, EditCosts, Norm
 from pprjax.errors import UserError
 from pprjax.reward import Habit, OwnSteps
@@ -155,8 +156,13 @@ def check_config(config: Config, num_originals: int) -> None:
     EditCosts(config.w_ins, config.w_del, config.w_sub).check()
 
 
-def check_own_steps(config: Config) -> None:
-    """Raise a ValueError where own steps are to be free of a habit that pays."""
+def check_own_steps(config: Config, constraints: Constraints | None = None) -> None:
+    """Raise a ValueError where own steps are to be free of a habit that pays, or of one that may forbid them."""
+    if config.own_steps == "free" and constraints is not None and constraints.max_regret is not None:
+        raise UserError(
+            'own_steps: "free" lets a path keep whatever the original did, but constraints.max_regret forbids some of '
+            'it; expected own_steps "charged" with it'
+        )
     if config.own_steps == "free" and config.habit == "link":
         raise UserError(
             'own_steps: "free" takes away what steps of the original cost, but habit "link" pays for steps; expected '

@@ -10,23 +10,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Int, Num
+from jaxtyping import Array, Bool, Float, Int, Num
 
 from pprjax import declare
 from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
+
+REGRET_TOLERANCE = 1e-5
+"""What a step's regret may exceed `max_regret` by, of 1 + max_regret: log P_A is rounded."""
 
 
 @struct.dataclass(kw_only=True)
 class Constraints:
     """What every recourse keeps to; None, the default, or an empty list: nothing. A state is named by its symbol.
 
-    Forbidden states, actions and transitions are actions that are not available, so that no path is ever sampled which
-    breaks them; where they leave no action a path ends, as in any dead end. The largest length is a shorter horizon.
-    The largest distance and the kept steps are judged at the end, as a goal is. In a stochastic world an action is
-    forbidden if it might lead astray, where the world tells where chance leads and time does not change it; else such a
-    path is judged at the end. Rules are judged at the end as well, and an action is forbidden after which they can't
-    be kept any more.
+    Forbidden states, actions and transitions, and steps of too much regret, are actions that are not available, so that
+    no path is ever sampled which breaks them; where they leave no action a path ends, as in any dead end. The largest
+    length is a shorter horizon. The largest distance and the kept steps are judged at the end, as a goal is. In a
+    stochastic world an action is forbidden if it might lead astray, where the world tells where chance leads and time
+    does not change it; else such a path is judged at the end. Rules are judged at the end as well, and an action is
+    forbidden after which they can't be kept any more.
 
     A pytree: all but rules and max_length is traced.
 
@@ -53,6 +56,10 @@ class Constraints:
     Method "learn" takes a path as an answer only if 400 fresh runs of it have that share, less two standard errors; and
     the 1,000 of `Recourse.reliability` that have less make it "infeasible". Without chance all answers have a share
     of 1."""
+    max_regret: Any = None
+    """The most that any single step may cost, in nats: with max_regret m no path takes an action that is less likely
+    under P_A than e^-m times the agent's favourite there (see `pprjax.reward.regret`), whatever the habit is. It goes
+    with own_steps "charged"."""
     max_length: int | None = struct.field(pytree_node=False, default=None)
     """The largest number of symbols of a path, the start included, at least 2."""
     rules: Sequence[declare.Rule] = struct.field(pytree_node=False, default=())
@@ -63,9 +70,11 @@ class Constraints:
         for name, width in (("forbidden_states", None), ("forbidden_actions", None), ("forbidden_transitions", 2)):
             _convert(self, name, lambda value, name=name, width=width: _integers(name, value, width))
         _convert(self, "keep", _steps)
-        distance, length = self.max_distance, self.max_length
-        if isinstance(distance, str | bool) or (isinstance(distance, int | float) and not distance >= 0):
-            raise UserError(f"max_distance: expected a number of at least 0, got {distance!r}")
+        for name in ("max_distance", "max_regret"):
+            most = getattr(self, name)
+            if isinstance(most, str | bool) or (isinstance(most, int | float) and not most >= 0):
+                raise UserError(f"{name}: expected a number of at least 0, got {most!r}")
+        length = self.max_length
         least = self.min_reliability
         if isinstance(least, str | bool) or (isinstance(least, int | float) and not 0 < least <= 0.99):
             raise UserError(f"min_reliability: expected a share in (0, 0.99], got {least!r}")
@@ -86,6 +95,13 @@ class Constraints:
         pairs = jnp.asarray(self.forbidden_transitions)
         here, there = jnp.asarray(before)[..., None] == pairs[:, 0], jnp.asarray(after)[..., None] == pairs[:, 1]
         return (here & there).any(-1)
+
+    def affords(self, regrets: Float[Array, "*b"]) -> Bool[Array, "*b"]:
+        """Whether steps of these regrets, at most 0, cost no more than `max_regret`, but for rounding."""
+        if self.max_regret is None:
+            return jnp.ones(jnp.shape(regrets), bool)
+        most = jnp.asarray(self.max_regret)
+        return -regrets <= most + REGRET_TOLERANCE * (1.0 + most)
 
 
 def without_keep(constraints: Constraints | None) -> Constraints | None:

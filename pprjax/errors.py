@@ -1,4 +1,4 @@
-"""The one exception for mistakes of whoever calls."""
+"""The one exception for mistakes of a caller."""
 
 from __future__ import annotations
 

@@ -85,7 +85,8 @@ def extend(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"]) -> Ladder:
 
 
 def _extend_each(ladder: Ladder, paths: Ladder, distance: Int[Array, " N"], min_distance: Int[Array, ""]) -> Ladder:
-    """Of each distance again and again the best of all that are left, and away with what is less than δ from it."""
+    """Of each distance the best path is kept, and what is less than δ from it is dropped; then the best of the rest,
+    and so on."""
     num_distances, places = ladder.value.shape
     old = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), replace(ladder, min_distance=None))
     pool = jax.tree.map(lambda *parts: jnp.concatenate(parts), old, paths)

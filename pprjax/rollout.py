@@ -132,10 +132,11 @@ def rollout(
 
     def step(lane: _Lane, x):
         t, forced, explore, uniform = x
-        available, observation = lookup.available(lane.state), task.observation(lane.state)
+        carry, log_probs = task.log_probs(lane.carry, lane.state)
+        available = lookup.available(lane.state) & task.affordable(lane.state, log_probs)
+        observation = task.observation(lane.state)
         taken = ~lane.terminated & available.any()
         row = jnp.int32(0) if bucket is None else bucket(lane.state)
-        carry, log_probs = task.log_probs(lane.carry, lane.state)
         action = _sample(jnp.where(behaviour.from_policy, task.probs(lane.state, log_probs), 1.0) * available, uniform)
         if values is not None:
             q = jnp.where(available, values(observation, lane.position, t, row), -jnp.inf)
@@ -170,7 +171,8 @@ def rollout(
     )  # fmt: skip
     inputs = (jnp.arange(task.horizon), behaviour.forced, behaviour.explore, behaviour.uniform)
     lane, steps = jax.lax.scan(step, lane, inputs)
-    return _trajectory(task, original, config, first, lane, steps, lookup.available(lane.state))
+    available = lookup.available(lane.state) & task.affordable(lane.state, task.log_probs(lane.carry, lane.state)[1])
+    return _trajectory(task, original, config, first, lane, steps, available)
 
 
 class _Lookup(NamedTuple):

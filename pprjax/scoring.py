@@ -33,7 +33,7 @@ def score(task: Task, originals: Paths, paths: Paths, config: Config = Config())
         ValueError: there are not as many paths as originals, the world can't follow a path, or config's distance is
             between paths of one length and a path has another than its original.
     """
-    check_own_steps(config)
+    check_own_steps(config, task.constraints)
     if len(paths) != len(originals):
         raise UserError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
     other = np.flatnonzero(np.asarray(paths.lengths) != np.asarray(originals.lengths))
@@ -70,27 +70,28 @@ def _array(values):
 
 @partial(jax.jit, static_argnames=("habit", "own_steps", "costs"))
 def _score(task: Task, kept_to, *inputs, habit: Habit, own_steps: OwnSteps, costs: Costs):
-    key, table = jax.random.key(0), task.habit_table(habit)
+    key, table, bound = jax.random.key(0), task.habit_table(habit), task.replace(constraints=kept_to)
 
     def one(original, original_length, path, length, actions, kept):
         followed = trace(task, path, length, key, actions)
 
         def step(lane, action):
-            state, carry, habits, log_prob = lane
+            state, carry, habits, log_prob, dear = lane
             carry, log_probs = task.log_probs(carry, state)
             chosen = jnp.maximum(action, 0)
             after = task.step(key, state, chosen)[0]
             cost = task.charge(state, chosen, log_probs, habit, table)
             cost = spared(cost, original, task.symbol(state), task.symbol(after), own_steps)
-            moved = (after, carry, habits + cost, log_prob + log_probs[chosen])
+            dear = dear + ~bound.affordable(state, log_probs)[chosen]
+            moved = (after, carry, habits + cost, log_prob + log_probs[chosen], dear)
             return jax.tree.map(lambda new, old: jnp.where(action != PAD, new, old), moved, lane), None
 
         zero = jnp.zeros((), jnp.result_type(float))
-        lane = (task.reset(key), task.policy.init(), zero, zero)
-        (_, _, habits, log_prob), _ = jax.lax.scan(step, lane, followed.actions)
+        lane = (task.reset(key), task.policy.init(), zero, zero, jnp.int32(0))
+        (_, _, habits, log_prob, dear), _ = jax.lax.scan(step, lane, followed.actions)
         distance = edit_distance.between(original, original_length, path, length, costs=costs)
         broken = constraints.violations(kept_to, kept, path, followed.actions, distance)
-        broken = jnp.int32(0) if broken is None else broken
+        broken = jnp.int32(0) if broken is None else broken + dear
         return followed.followed, followed.reward_goal, habits, log_prob, distance, broken
 
     return jax.vmap(one)(*inputs)

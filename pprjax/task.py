@@ -217,7 +217,7 @@ class Task:
         return jnp.asarray(self.env.state_id(state, self.params), jnp.int32)
 
     def available(self, state: State) -> Bool[Array, " A"]:
-        """Which of the A actions there are, and break no constraint."""
+        """Which of the A actions there are, and break no constraint but `max_regret`; see `affordable`."""
         available = jnp.ones(self.num_actions, bool)
         if hasattr(self.env, "available"):
             available = self.env.available(state, self.params)
@@ -248,6 +248,12 @@ class Task:
         number = own.state_id(own_state(state))
         after = jax.vmap(own.symbol)(states)[chances.states[number]]
         return allowed & ~(astray(after) & (chances.probs[number] > 0)).any(-1)
+
+    def affordable(self, state: State, log_probs: Float[Array, " A"]) -> Bool[Array, " A"]:
+        """Which of the A actions cost no more than the constraints' `max_regret`, given log P_A(state, ·)."""
+        if self.constraints is None or self.constraints.max_regret is None:
+            return jnp.ones(self.num_actions, bool)
+        return self.constraints.affords(self.habits(state, log_probs, "regret"))
 
     def available_table(self) -> Bool[Array, "S A"] | None:
         """`available` of all states, where constraints make it costly and a table is possible; else None."""

@@ -66,8 +66,11 @@ class Mdp:
     @functools.cached_property
     def habits(self):
         """What each action adds to R_policy, as printed: h(p), or the regret."""
-        if self.habit == "link":
-            return np.asarray(link(self.probs, A), float)
+        return np.asarray(link(self.probs, A), float) if self.habit == "link" else self.regrets
+
+    @functools.cached_property
+    def regrets(self):
+        """log P_A less that of the favourite among the actions that there are."""
         there = (self.next_state >= 0) & ~self.terminal[:, None]
         logs = np.log(np.maximum(self.probs.astype(float), 1e-30))
         best = np.max(logs, axis=1, where=there, initial=-np.inf, keepdims=True)
@@ -170,7 +173,7 @@ def count(rules, symbols, actions, original, kept, costs):
 
 
 def every_path(mdp, rules):
-    """(states, actions) of every path that takes no forbidden action, state or transition and is not too long."""
+    """(states, actions) of every path without a forbidden action, state, transition or regret, and not too long."""
     horizon = min(HORIZON, rules.get("max_length", np.inf) - 1)
     look = mdp.symbols
 
@@ -182,6 +185,7 @@ def every_path(mdp, rules):
             if a not in rules.get("forbidden_actions", ())
             and look[n] not in rules.get("forbidden_states", ())
             and (look[s], look[n]) not in rules.get("forbidden_transitions", ())
+            and -mdp.regrets[s, a] <= rules.get("max_regret", np.inf) + 1e-4
         ]
 
     open_paths = [((0,), ())]
@@ -216,7 +220,7 @@ def feasible(mdp, goal, rules, keep, original, lambda_path, lambda_policy, costs
 
 
 def greedy(ranked, count, min_distance):
-    """The best, and again and again the best that is far enough from those before: all that could be next if tied."""
+    """The best, then the best that is far enough from it, and so on: all that could be next if tied."""
     chosen = []
     for value, symbols in ranked:
         if all(edit(symbols, other, {}) >= min_distance for _, other in chosen):

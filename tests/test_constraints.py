@@ -1,5 +1,7 @@
 """Constraints hold always: certificates against every path there is, and recourse that never breaks one."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from brute_force import GOALS, HORIZON, UNEVEN, A, Mdp, count, feasible, lambdas
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pprjax_envs import TabularMDP
-from ring_road import CONFIG, KEY, ORIGINALS, ring
+from ring_road import CONFIG, KEY, NEXT_STATE, ORIGINALS, ring
 
 from pprjax.certify.optimum import exact
 from pprjax.config import Config
@@ -16,7 +18,7 @@ from pprjax.goals import improved
 from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
 from pprjax.scoring import score
-from pprjax.solve import recourse
+from pprjax.solve import frontier, recourse
 from pprjax.task import Task
 
 
@@ -32,6 +34,8 @@ def rules_of(draw, mdp):
         rules["forbidden_actions"] = (draw(st.integers(0, A - 1)),)
     if draw(st.booleans()):
         rules["max_distance"] = draw(st.integers(0, 6))
+    if draw(st.integers(0, 2)) == 0:
+        rules["max_regret"] = draw(st.sampled_from([0.0, 0.5, 1.0, 2.0]))
     if draw(st.integers(0, 3)) == 0:
         rules["max_length"] = draw(st.integers(2, HORIZON + 3))
     keep = [draw(st.lists(st.integers(0, len(o) - 1), max_size=2, unique=True).map(sorted)) for o in mdp.originals]
@@ -111,6 +115,37 @@ def test_recourse_breaks_nothing_and_finds_the_best_that_does_not(rules):
     unbound = exact(ring(), Paths.from_lists(ORIGINALS), CONFIG)
     assert (best.reward <= unbound.reward + 1e-6).all()
     assert (best.reward < unbound.reward - 1e-3).any()  # these constraints bind
+
+
+RARELY_ON = np.where(NEXT_STATE >= 0, [0.1, 0.3, 0.6, 0], 0.0)
+RARELY_ON[6] = 1 / 4
+
+
+@pytest.mark.parametrize("method", ["exact", "search", "learn"])
+def test_no_step_costs_more_than_the_most_it_may(method):
+    """From 3, 4 and 5 "on" is a sixth as likely as "home": with 1.2 nats it is not taken, with 1.8 it is."""
+    policy = TablePolicy(np.float32(RARELY_ON / RARELY_ON.sum(1, keepdims=True)))
+    task, originals = ring().replace(policy=policy), Paths.from_lists([[0, 1, 3, 4, 0, 5, 2], [0, 5, 2, 5, 3]])
+    free = exact(task, originals, CONFIG)
+    strict, loose = (task.replace(constraints=Constraints(max_regret=most)) for most in (1.2, 1.8))
+    found = recourse(strict, originals, CONFIG, method=method, key=KEY, progress=False)
+    dear = {(3, 4), (4, 0), (5, 2)}
+    assert all(dear & set(itertools.pairwise(path)) for path in free.paths)
+    assert not any(dear & set(itertools.pairwise(path)) for path in found.paths)
+    assert found.status.tolist() == ["reached_goal"] * 2 and found.scores.violations.tolist() == [0, 0]
+    np.testing.assert_allclose(found.reward, exact(strict, originals, CONFIG).reward, atol=1e-4)
+    np.testing.assert_allclose(exact(loose, originals, CONFIG).reward, free.reward, atol=1e-6)
+    assert score(strict, originals, free.paths).violations.tolist() == [
+        sum(move in dear for move in itertools.pairwise(path)) for path in free.paths
+    ]
+
+
+def test_what_may_be_forbidden_is_not_free():
+    task, originals = ring(max_regret=1.0), Paths.from_lists(ORIGINALS)
+    for front_door in (exact, recourse, frontier, score):
+        paths = (originals,) if front_door is score else ()
+        with pytest.raises(ValueError, match=r'own_steps: "free" .*max_regret forbids some'):
+            front_door(task, originals, *paths, CONFIG.replace(own_steps="free"))
 
 
 @pytest.mark.parametrize(
@@ -196,6 +231,7 @@ def test_score_counts_what_is_broken():
         ({"forbidden_transitions": (1, 2)}, "forbidden_transitions: expected a list of pairs"),
         ({"forbidden_transitions": ((1, 2, 3),)}, "forbidden_transitions: expected pairs, got rows of 3"),
         ({"max_distance": -1}, "max_distance: expected a number of at least 0, got -1"),
+        ({"max_regret": -0.1}, "max_regret: expected a number of at least 0, got -0.1"),
         ({"max_distance": "a"}, "max_distance: expected a number of at least 0, got 'a'"),
         ({"max_length": 1}, "max_length: expected at least 2.*got 1"),
         ({"keep": (5,)}, r"keep: originals\[1\] has 5 symbols, so no step 5"),

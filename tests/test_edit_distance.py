@@ -185,7 +185,7 @@ def test_batches_jit_and_vmap_give_the_same(costs):
 def test_without_lengths_a_path_ends_at_its_first_pad():
     original, paths = np.array([1, 2, 3]), padded([[], [1, 2, 3], [1, 3], [9] * 4], 4)
     np.testing.assert_array_equal(levenshtein(original, paths), [3, 0, 1, 4])
-    paths[2, 3] = 2  # behind a PAD
+    paths[2, 3] = 2  # after a PAD
     np.testing.assert_array_equal(levenshtein(original, paths), [3, 0, 1, 4])
 
 

@@ -17,6 +17,11 @@ def line(rate, date="2000-01-01", more=None, **machine):
     return {"bench": "rollouts", "date": date, **figures, "machine": MACHINE | machine}
 
 
+def sparse(seconds):
+    figures = dict(states=5, steps=9, paths=2, longest=4, seconds=seconds, peak_gib=0.5, answered=2, proved=2)
+    return {"bench": "sparse_logs_gps", "date": "2000-01-01", **figures, "machine": MACHINE}
+
+
 @pytest.mark.parametrize("page", tables.PAGES)
 def test_a_page_has_the_committed_figures(page):
     text = (ROOT / page).read_text()
@@ -43,6 +48,17 @@ def test_runs_of_a_day_are_shown_as_median_and_range_of_the_last_three():
 def test_only_runs_alike_stand_together(older):
     text = tables.tables([older, line(5e6)])
     assert "| 5 million |" in text and "3 million" not in text
+
+
+def test_a_time_of_fewer_than_three_runs_is_not_shown():
+    memory = [sparse(seconds=seconds) for seconds in (10.0, 12.0, 14.0)]
+    for runs in range(1, 4):
+        text = tables.tables(memory[:runs])
+        assert (
+            "0.5 GiB" in text
+            and ("| 12 s (10 s–14 s) |" in text) == (runs == 3)
+            and ("file to file" in text) == (runs == 3)
+        )
 
 
 @pytest.mark.parametrize(("platform", "said"), [("cpu", True), ("gpu", False)])

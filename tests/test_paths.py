@@ -37,15 +37,15 @@ def test_round_trip(rows, extra):
 
 @given(with_actions(), st.integers(0, 5))
 @few
-def test_padding_is_everywhere_behind_the_end_and_nowhere_else(rows, extra):
+def test_padding_is_everywhere_after_the_end_and_nowhere_else(rows, extra):
     symbols, actions = rows
     width = max(map(len, symbols)) + extra
     paths = Paths.from_lists(symbols, actions).padded_to(width)
     assert paths.symbols.shape == (len(symbols), width)
     assert paths.actions.shape == (len(symbols), width - 1)
-    behind = np.arange(width) >= paths.lengths[:, None]
-    np.testing.assert_array_equal(paths.symbols == PAD, behind)
-    np.testing.assert_array_equal(paths.actions == PAD, behind[:, 1:])
+    after = np.arange(width) >= paths.lengths[:, None]
+    np.testing.assert_array_equal(paths.symbols == PAD, after)
+    np.testing.assert_array_equal(paths.actions == PAD, after[:, 1:])
 
 
 @given(RAGGED, st.data())

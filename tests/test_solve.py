@@ -1,4 +1,4 @@
-"""The front door: the same result whoever else is in the batch, never above the certificate, mistakes named."""
+"""The front door: the same result whatever else is in the batch, never above the certificate, mistakes named."""
 
 import jax
 import jax.numpy as jnp

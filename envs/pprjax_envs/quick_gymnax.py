@@ -15,7 +15,7 @@ class _WhenUsed(ModuleType):
         return getattr(importlib.import_module(self.__name__), name)
 
     def withdraw(self) -> None:
-        """Whoever imports the module from now on gets the module itself."""
+        """From now on an import gives the module itself."""
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
 

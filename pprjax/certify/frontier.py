@@ -48,8 +48,8 @@ def exact_frontier(
         originals: as in `pprjax.exact`.
         config: lambda_policy, one number or float[B]; w_ins, w_del and w_sub, whole numbers. λ_path is not looked at.
         max_edits: the most edits, at least 0; default: as many as buy something.
-        n_recourses: how many paths of each number of edits on the frontier: the best, and again and again the best of
-            all of as many edits that are far enough from those before. There are fewer where there are no more such.
+        n_recourses: how many paths of each number of edits on the frontier: the best, and then each
+            time the best that is far enough from those before. Fewer, where no other path is far enough.
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of as many edits, at least.
 
     Raises:

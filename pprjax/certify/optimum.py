@@ -44,8 +44,8 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
         task: a finite deterministic world, and a P_A without memory.
         originals: B paths from the world's start. Their actions, if given, tell which way an original went.
         config: lambda_path and lambda_policy, one number or float[B]; w_ins, w_del and w_sub, whole numbers.
-        n_recourses: how many paths an original gets: the best, and again and again the best of all that are far enough
-            from those before. There are fewer rows where there are no more such paths.
+        n_recourses: how many paths an original gets: the best, and then each time the best that is far enough from
+            those before. Fewer, where no other path is far enough.
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of them, at least.
 
     Returns:

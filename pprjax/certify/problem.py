@@ -68,7 +68,7 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
         ValueError: as `pprjax.exact`.
     """
     costs = whole_costs(config)
-    check_own_steps(config)
+    check_own_steps(config, task.constraints)
     size = len(originals)
     lambda_path = _weights("lambda_path", config.lambda_path, size)
     lambda_policy = _weights("lambda_policy", config.lambda_policy, size)

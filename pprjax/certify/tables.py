@@ -202,7 +202,7 @@ def _expansions(task: Task, states: State, seed: Int[Array, ""], *, habit: Habit
         ids = jax.vmap(jax.vmap(task.state_id))(nexts)
         agrees = jnp.stack([jnp.all(x == x[:, :1], axis=1) for x in (ids, rewards, ended)]).all(0)
         block = _Expansion(
-            available=task.available(state),
+            available=task.available(state) & task.affordable(state, log_prob),
             reward=rewards[:, 0].astype(jnp.float32),
             habit=task.habits(state, log_prob, habit).astype(jnp.float32),
             log_prob=log_prob.astype(jnp.float32),

@@ -29,8 +29,8 @@ def empty(like: Trajectory, size: int, min_distance: Int[Array, ""] | int) -> Ar
 
 
 def extend(archive: Archive, lanes: Trajectory) -> Archive:
-    """The archive after these paths, which have a leading axis: again and again the best of all that are left, and away
-    with what is less than δ edits from it. Of equally good paths the older stays."""
+    """The archive after these paths, which have a leading axis. The best of all is kept, and what is less than δ edits
+    from it is dropped; then the best of the rest, and so on. Of equally good paths the older stays."""
     pool = jax.tree.map(lambda *parts: jnp.concatenate(parts), archive.paths, _slim(lanes))
     lengths = pool.num_actions + 1
 

@@ -279,7 +279,7 @@ def numbers(values: pl.Series, names: np.ndarray) -> pl.Series:
 
 
 def named(padded: Int[np.ndarray, "N T"], lengths: Int[np.ndarray, " N"], names: np.ndarray) -> pl.Series:
-    """The names of the numbers: a list a row, without what stands behind its length."""
+    """The names of the numbers: a list a row, without its padding."""
     row = np.repeat(np.arange(len(padded), dtype=np.uint32), lengths)
     values = names[padded[np.arange(padded.shape[1]) < lengths[:, None]]]
     dtype = pl.Int64 if names.dtype == np.int64 else pl.String

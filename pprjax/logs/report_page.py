@@ -45,7 +45,7 @@ class Names:
 def page(report: Report, name: str) -> str:
     """The whole HTML file.
 
-    Of each number of edits every second path is left out, again and again, while it is larger than BUDGET.
+    While it is larger than BUDGET, every second path of each number of edits is left out.
 
     Args:
         name: of the table.

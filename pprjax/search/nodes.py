@@ -225,7 +225,7 @@ def expand(search: Search, nodes: Nodes, *, last: bool = False) -> Children:
             smallest = search.smallest_after(node.column, task.env.next_symbols(node.state, task.params))
         return Children(
             carry=carry,
-            available=task.available(node.state) & node.alive,
+            available=task.available(node.state) & task.affordable(node.state, log_probs) & node.alive,
             charged=charged,
             log_prob=node.log_prob + log_probs,
             smallest=smallest,

@@ -25,7 +25,7 @@ def slippery(q):
     """Action 0 leads from the start to state 1, or with chance q to state 2."""
     transition = np.zeros((3, 2, 3))
     transition[0, 0], transition[0, 1] = [0, 1 - q, q], [0, 0, 1]
-    transition[1:, :, 0] = 1  # behind the ends there is nothing, whatever is said of them
+    transition[1:, :, 0] = 1  # after the ends there is nothing, whatever is said of them
     env = TabularMDP(reward=REWARD, terminal=[False, True, True], start=0, max_steps=3, transition=transition)
     return Task(env, TablePolicy(np.full((3, 2), 0.5, np.float32)), goal=reached)
 

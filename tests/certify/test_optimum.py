@@ -152,7 +152,7 @@ def test_lambda_zero_switches_a_term_off():
     np.testing.assert_array_equal(no_path.reward, no_path.scores.goal + no_path.scores.r_policy)
     no_policy = exact(task, originals, Config(lambda_path=5.0, lambda_policy=0.0))
     other = exact(gridworld.task("experienced", goal=None), originals, Config(lambda_path=5.0, lambda_policy=0.0))
-    np.testing.assert_array_equal(no_policy.reward, other.reward)  # whoever drives
+    np.testing.assert_array_equal(no_policy.reward, other.reward)  # with either driver
 
 
 def test_a_large_lambda_path_keeps_the_path_and_a_goal_does_not():

@@ -1,4 +1,4 @@
-"""The archive against the words: again and again the best of all that are left, and away with what is too near."""
+"""The archive against the words: the best is kept, what is too near it is dropped, and so on with the rest."""
 
 import jax
 import numpy as np

@@ -127,7 +127,7 @@ def test_an_eighth_follows_a_known_path_up_to_a_cut(part, known):
     cuts = []
     for seed in range(20):
         lanes = lanes_of(seed)
-        assert not lanes.explore[part].any()  # behind the cut they follow Q
+        assert not lanes.explore[part].any()  # after the cut they follow Q
         for forced in lanes.forced[part]:
             cut = int((forced != PAD).sum())
             assert forced.tolist() == [*known[:cut], *[PAD] * (T - cut)]

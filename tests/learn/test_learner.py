@@ -129,7 +129,7 @@ def test_the_td_error_is_its_formula(target, double):
     to_go = rng.integers(0, 4, m)
     available = rng.random((m, A)) < 0.6
     available[np.arange(m), rng.integers(0, A, m)] = True
-    available[to_go == 0] = rng.random(A) < 0.5  # behind the last action nothing needs to be there
+    available[to_go == 0] = rng.random(A) < 0.5  # after the last action nothing needs to be there
     available[np.flatnonzero(to_go == 0)[0]] = False
     t = Tuples(
         observation_tm1=rng.integers(0, S, m), position_tm1=rng.integers(0, N, m), time_tm1=rng.integers(0, T, m),

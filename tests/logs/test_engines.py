@@ -1,4 +1,4 @@
-"""Whoever does the chunks of a log, killed or not, alone or with others: the same file comes out."""
+"""The same file comes out, whether one process does the chunks of a log or several, and even if one is killed."""
 
 import os
 import signal

@@ -19,7 +19,7 @@ PAGES = 9_000
 
 @pytest.fixture(scope="module")
 def hub():
-    """Visits of three pages each behind one start page; every fifth ends with an order."""
+    """Visits of three pages each, after one start page; every fifth ends with an order."""
     rows = []
     for visit in range(PAGES // 3):
         pages = [f"page{3 * visit + i}" for i in range(3)]

@@ -68,4 +68,4 @@ def test_chunks_of_another_log_are_not_gone_on_with(tmp_path, monkeypatch):
     os.utime(log, ns=(there.st_atime_ns, there.st_mtime_ns + 1))
     with pytest.raises(ValueError, match="holds chunks of another log"):
         jobs.run(job(tmp_path))
-    assert job(tmp_path).manifest.exists()  # and they are left to whoever wants them
+    assert job(tmp_path).manifest.exists()  # and they are left there

@@ -12,7 +12,7 @@ from flax import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pprjax_envs import SequenceEnv, TabularMDP
-from search_worlds import ALL, Chain, L, Votes, sequences
+from search_worlds import ALL, Chain, L, V, Votes, sequences
 
 import pprjax
 from pprjax import edit_distance, ladder
@@ -27,11 +27,11 @@ from pprjax.search.points import search_points
 ROOMY = 21  # for each of 12 distances: room for all paths of a small world, at most 3^5
 
 
-def truth_of(task, original, config):
-    """F(e) of exactly e edits, by looking at every sequence."""
+def truth_of(task, original, config, *, among=True):
+    """F(e) of exactly e edits, by looking at every sequence, or at some of them."""
     paths = task.env.paths(ALL)
     scores = pprjax.score(task, task.env.paths([original] * len(ALL)), paths, config)
-    value = np.where(scores.goal > 0.5, scores.goal + config.lambda_policy * scores.r_policy, -np.inf)
+    value = np.where((scores.goal > 0.5) & among, scores.goal + config.lambda_policy * scores.r_policy, -np.inf)
     return np.array([value[scores.distance == e].max(initial=-np.inf) for e in range(L + 1)])
 
 
@@ -49,6 +49,28 @@ def test_sequences_are_proved_and_right(width, lambda_policy):
             expected = np.maximum.accumulate(truth_of(task, original, config))
             np.testing.assert_allclose(found.limit[i], expected, rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(np.maximum.accumulate(found.best.value[i]), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_an_agent_with_a_memory_takes_no_step_that_costs_too_much():
+    """Of 256 sequences those are left that keep to what P_A, a chain of second order, would do."""
+    config, binds = pprjax.Config(lambda_policy=0.1), 0
+    for seed in range(3):
+        free = sequences(seed)
+        originals = ALL[np.random.default_rng(seed).integers(0, len(ALL), 3)]
+        task = free.replace(constraints=pprjax.Constraints(max_regret=1.5))
+        logits = np.asarray(free.policy.logits)
+        before = np.concatenate([np.full((len(ALL), 2), V), ALL], axis=1)
+        seen = logits[before[:, :-2], before[:, 1:-1]]
+        kept = (seen.max(-1) - np.take_along_axis(seen, ALL[..., None], -1)[..., 0] <= 1.5).all(1)
+        found = search_points(
+            task, task.env.paths(originals), config, wanted=Wanted(num_distances=L + 1), calls=10_000, width=1
+        )
+        for i, original in enumerate(originals):
+            expected = np.maximum.accumulate(truth_of(free, original, config, among=kept))
+            np.testing.assert_allclose(found.limit[i], expected, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(np.maximum.accumulate(found.best.value[i]), expected, rtol=1e-4, atol=1e-4)
+            binds += (expected < np.maximum.accumulate(truth_of(free, original, config)) - 1e-3).any()
+    assert binds
 
 
 def test_a_beam_that_takes_too_much_is_an_error_before_it_is_begun(monkeypatch):

@@ -57,26 +57,15 @@ def main(
     from pprjax_envs.gridworld import comparison
     from pprjax_envs.gridworld.claims import check
     from pprjax_envs.gridworld.command import read_map
-    from pprjax_envs.gridworld.experiment import both_drivers
-    from pprjax_envs.gridworld.originals import bad_paths
     from pprjax_envs.gridworld.world import GridWorld
 
-    worlds = {f"routes-{path.stem}": GridWorld(read_map("maps", path), max_steps) for path in maps}
-    folder = output_folder(out)
     env = GridWorld(max_steps=max_steps)
-    originals = bad_paths(env, num, seed)
+    worlds = {"routes": env} | {f"routes-{path.stem}": GridWorld(read_map("maps", path), max_steps) for path in maps}
+    folder = output_folder(out)
     with compile_seconds() as compiling:
-        routes, *_ = both_drivers(env, originals, config, goal="flag", seed=seed, method="learn")
-        tables = {
-            "routes": routes,
-            "scores": comparison.methods(env, originals, routes),
-            "lambdas": comparison.sensitivity(env, originals[list(range(heat))], config, seed=seed),
-            "link": comparison.link_function(),
-        }
-        for name, world in worlds.items():
-            own = bad_paths(world, num, seed)
-            tables[name] = both_drivers(world, own, config, goal="flag", seed=seed, method="learn")[0]
-    pictured = _write(folder, tables, {"routes": env, **worlds}, title=f"{num} bad routes, 2 drivers, {_at(config)}")
+        tables = _tables(worlds, config, num=num, heat=heat, seed=seed)
+    routes = tables["routes"]
+    pictured = _write(folder, tables, worlds, title=f"{num} bad routes, 2 drivers, {_at(config)}")
     found = check(env, tables["scores"], tables["lambdas"])
     gaps = comparison.worst_gaps(routes, tables["lambdas"])
     total = time.perf_counter() - started
@@ -113,6 +102,25 @@ def _check(num: int, heat: int, maps: tuple[Path, ...]) -> None:
         raise UserError(f"heat: expected 1 to {num} of the routes, got {heat}")
     if len({path.stem for path in maps}) < len(maps):
         raise UserError(f"maps: expected files of different names, got {', '.join(map(str, maps))}")
+
+
+def _tables(worlds: dict[str, GridWorld], config: Config, *, num: int, heat: int, seed: int) -> dict[str, pl.DataFrame]:
+    """The routes of each world, and what is compared on those of the first, which is named routes."""
+    from pprjax_envs.gridworld import comparison
+    from pprjax_envs.gridworld.experiment import both_drivers
+    from pprjax_envs.gridworld.originals import bad_paths
+
+    originals = {name: bad_paths(world, num, seed) for name, world in worlds.items()}
+    routes = {
+        name: both_drivers(world, originals[name], config, goal="flag", seed=seed, method="learn")[0]
+        for name, world in worlds.items()
+    }
+    env, own = worlds["routes"], originals["routes"]
+    return routes | {
+        "scores": comparison.methods(env, own, routes["routes"]),
+        "lambdas": comparison.sensitivity(env, own[list(range(heat))], config, seed=seed),
+        "link": comparison.link_function(),
+    }
 
 
 def _write(folder: Path, tables: dict[str, pl.DataFrame], worlds: dict[str, GridWorld], *, title: str) -> list[str]:

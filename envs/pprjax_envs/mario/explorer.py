@@ -1,4 +1,4 @@
-"""Explorer: a deterministic game behind a table that remembers every step ever taken in it.
+"""Explorer: a deterministic game, and a table that remembers every step ever taken in it.
 
 A node is a state of the game, `step` a pure function of (node, action): what is not in the table is played by one of
 several emulators, each on a thread of its own, and stored.

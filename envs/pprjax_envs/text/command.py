@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from pprjax.config import Config, check_config
+from pprjax.constraints import Constraints
 from pprjax.errors import UserError
 from pprjax.reward import Habit
 from pprjax_envs.text.settings import MAX_WORDS, PAPER, SETTINGS
@@ -40,6 +41,7 @@ def main(
     lambda_path: float = SETTINGS.lambda_path,
     lambda_policy: float = SETTINGS.lambda_policy,
     habit: Habit = SETTINGS.habit,
+    max_regret: float | None = None,
     max_words: int = MAX_WORDS,
     seed: int = 0,
     cache: Path | None = None,
@@ -63,16 +65,19 @@ def main(
         lambda_path: the λ_path at which a point of the ladder is marked: the weight of closeness.
         lambda_policy: the weight of the author's habits, beside the judge's score.
         habit: "regret", how much less likely a word is than the author's favourite; or "link", Eq. 4 of the paper.
+        max_regret: the most that any single word may cost, in nats: none is less likely than e^-max_regret times the
+            author's favourite in its place. Default: no limit.
         max_words: the largest number of words of a rewriting.
         seed: for the training.
         cache: the folder where trained models are kept; default $PPRJAX_CACHE, or pprjax in the user's cache folder.
     """
     started = time.perf_counter()
-    from pprjax.io import output_folder, replacing, write_json, write_table
+    from pprjax.io import output_folder
 
     config = Config(lambda_path=lambda_path, lambda_policy=lambda_policy, habit=habit)
     _check(lambdas, max_words)  # before minutes of training
     check_config(config, 1)
+    constraints = None if max_regret is None else Constraints(max_regret=max_regret)
     folder = output_folder(out)
     wanted = _sentences(sentence, input, towards)
     if sentence is not None:
@@ -88,28 +93,24 @@ def main(
     authors = _authors(corpus, model, seed, cache, console)
     trained = time.perf_counter()
     with compile_seconds() as compiling:
-        table, rejected = ladders(authors, wanted, judges, config, max_words=max_words)
+        table, rejected = ladders(authors, wanted, judges, config, constraints=constraints, max_words=max_words)
     seconds = time.perf_counter() - trained
     table = at(table, lambdas) if lambdas and len(table) else table
-    write_table(table, folder / "recourse.parquet")
-    with replacing(folder / "recourse.jsonl") as aside:
-        table.write_ndjson(aside)
     done = table["number"].n_unique() if len(table) else 0
     summary = summarize(table, *(["lambda_path"] if lambdas else [])) if done else None
-    write_json(
-        {
-            "authors": [author.name for author in authors],
-            "lambdas": list(lambdas),
-            "judges": [judges.asked.name, judges.other.name],
-            "rejected": rejected,
-            "summary": [] if summary is None else summary.to_dicts(),
-            "seconds": {"models": trained - started, "recourse": seconds, "compile": compiling.seconds},
-            "sentences_per_second": done / seconds,
-            "seed": seed,
-            "config": dataclasses.asdict(config),
-        },
-        folder / "summary.json",
-    )
+    told = {
+        "authors": [author.name for author in authors],
+        "lambdas": list(lambdas),
+        "judges": [judges.asked.name, judges.other.name],
+        "rejected": rejected,
+        "summary": [] if summary is None else summary.to_dicts(),
+        "seconds": {"models": trained - started, "recourse": seconds, "compile": compiling.seconds},
+        "sentences_per_second": done / seconds,
+        "seed": seed,
+        "max_regret": max_regret,
+        "config": dataclasses.asdict(config),
+    }
+    _write(folder, table, told)
     if input is None:
         _print_rewritings(console, table, [author.name for author in authors], judges)
     elif summary is not None:
@@ -121,6 +122,16 @@ def main(
         f"Written to {folder}: recourse.parquet, recourse.jsonl, summary.json.",
         soft_wrap=True,
     )
+
+
+def _write(folder: Path, table: pl.DataFrame, told: dict[str, Any]) -> None:
+    """recourse.parquet, recourse.jsonl and summary.json."""
+    from pprjax.io import replacing, write_json, write_table
+
+    write_table(table, folder / "recourse.parquet")
+    with replacing(folder / "recourse.jsonl") as aside:
+        table.write_ndjson(aside)
+    write_json(told, folder / "summary.json")
 
 
 def _print_rejected(console: Console, rejected: list[str]) -> None:

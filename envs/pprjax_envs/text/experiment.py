@@ -11,6 +11,7 @@ import polars as pl
 
 from pprjax import frontier
 from pprjax.config import Config
+from pprjax.constraints import Constraints
 from pprjax.logs.edits import alignments
 from pprjax.paths import Paths
 from pprjax.progress import progress_bar
@@ -38,6 +39,7 @@ def ladders(
     judges: Judges,
     config: Config = SETTINGS,
     *,
+    constraints: Constraints | None = None,
     max_words: int = MAX_WORDS,
 ) -> tuple[pl.DataFrame, list[str]]:
     """Every sentence rewritten as every author would, with as many edits as buy something.
@@ -46,6 +48,7 @@ def ladders(
 
     Args:
         sentences: each with the wanted sentiment; None: the opposite of what the asked judge finds.
+        constraints: what every rewriting keeps to.
 
     Returns:
         One row for each sentence, author and point of the frontier: the sentence's number, as it was `typed`, and as
@@ -68,7 +71,7 @@ def ladders(
                 continue
             for author, (aim, original, towards) in zip(authors, aims, strict=True):
                 advance(1.0)
-                found = _searched(author, aim, original, config)
+                found = _searched(author, aim.replace(constraints=constraints), original, config)
                 if not len(found):
                     rejected.append(f"{typed!r}: found no {towards} rewriting of at most {max_words} words")
                     continue

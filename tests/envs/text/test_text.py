@@ -363,6 +363,24 @@ def test_the_best_at_a_lambda_is_chosen_from_the_ladder(author):
     assert experiment.summarize(best, "lambda_path")["sentences"].to_list() == [3, 3, 3]
 
 
+def test_no_word_of_a_rewriting_costs_more_than_it_may(author):
+    sentences, most = [("a c e g", "positive"), ("h a", None)], 1.0
+    free, _ = experiment.ladders([author], sentences, LETTERS, CONFIG)
+    kept, _ = experiment.ladders([author], sentences, LETTERS, CONFIG, constraints=pprjax.Constraints(max_regret=most))
+
+    def dearest(written):
+        asked = text.task(author, written, judge=Likes(), towards="positive", max_words=10)
+        actions = asked.env.paths([written]).actions[0]
+        state, carry, regrets = asked.reset(jax.random.key(0)), asked.policy.init(), []
+        for action in actions[actions >= 0]:
+            carry, log_probs = asked.log_probs(carry, state)
+            regrets.append(float(log_probs[action] - log_probs.max()))
+            state, _, _ = asked.step(jax.random.key(0), state, action)
+        return -min(regrets)
+
+    assert max(map(dearest, free["recourse"])) > most >= max(map(dearest, kept["recourse"])) - 1e-4
+
+
 @pytest.mark.slow
 def test_settings_that_should_give_different_texts_do_and_each_serves_its_own_best(tmp_path):
     mirrored = text_corpus.Corpus("mirrored", tuple(sentence[::-1] for sentence in LANGUAGE.sentences))
