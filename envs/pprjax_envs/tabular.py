@@ -256,10 +256,16 @@ def _shares(cumulative: Float[Array, "*T S A K"], offered: Bool[Array, "S A"]) -
     return jnp.where(offered[..., None] & (total > 0), shares, 0.0)
 
 
+@jax.jit
+def _summed(probs: Float[Array, "T S A K"]) -> Float[Array, "T S A K"]:
+    """One step after the other: what a sum takes beside its result is then that of one."""
+    return jax.lax.map(lambda x: jnp.cumsum(x, axis=-1), probs)
+
+
 def _cumulative(probs) -> Float[Array, "*T S A K"]:
     """How likely each successor or one before it is, summed in double precision."""
     if isinstance(probs, jax.Array):
-        return jnp.cumsum(probs, axis=-1)
+        return _summed(probs) if probs.ndim > 3 else jnp.cumsum(probs, axis=-1)
     return jnp.asarray(np.cumsum(probs, -1, dtype=np.float64), jnp.result_type(float))
 
 

@@ -98,7 +98,7 @@ def counterfactual_probabilities(
     check_num_samples(num_samples)
     if num_samples is not None and key is None:
         raise UserError("key: sampling needs one, got None")
-    probs = _probabilities(chances, states, actions, key, num_samples=num_samples)
+    probs = _probabilities(chances, states, actions, key, num_samples=num_samples, every=not sparse)
     return Successors(chances.states, probs) if sparse else jnp.moveaxis(probs, 1, 2)
 
 
@@ -124,26 +124,27 @@ def observed_step(chances: Successors, state, action, following, key=None) -> Ob
 
 
 def step_probabilities(
-    states: Int[Array, "*B K"], probs: Float[Array, "*B K"], observed: ObservedStep, num_samples: int | None
+    states: Int[Array, "*#B K"], probs: Float[Array, "*B K"], observed: ObservedStep, num_samples: int | None
 ) -> Float[Array, "*B K"]:
-    """P_cf at one step for any rows of successors: the states that they lead to, and P of each."""
+    """P_cf at one step for any rows of successors: the states that they lead to, or that all lead to, and P of each."""
     if num_samples is None:
         return _limit(states, probs, observed)
     return _histogram(states, probs, observed, num_samples)
 
 
-@partial(jax.jit, static_argnames="num_samples")
-def _probabilities(chances: Successors, states, actions, key, *, num_samples):
+@partial(jax.jit, static_argnames=("num_samples", "every"))
+def _probabilities(chances: Successors, states, actions, key, *, num_samples, every):
+    leads = chances.states[0, 0] if every else chances.states  # all steps may lead to all states, in their order
     keys = None if num_samples is None else jax.random.split(key, actions.shape[0])
 
     def one(x):
-        return step_probabilities(chances.states, chances.probs, observed_step(chances, *x), num_samples)
+        return step_probabilities(leads, chances.probs, observed_step(chances, *x), num_samples)
 
     # one step after another: side by side, the samples of all steps would not fit a cache, nor what is sorted a memory
     return jax.lax.map(one, (states[:-1], actions, states[1:], keys))
 
 
-def _limit(states: Int[Array, "*B K"], probs: Float[Array, "*B K"], observed: ObservedStep) -> Float[Array, "*B K"]:
+def _limit(states: Int[Array, "*#B K"], probs: Float[Array, "*B K"], observed: ObservedStep) -> Float[Array, "*B K"]:
     """P_cf at one step: the integral of 1 / L² in closed form, from each start of an arrival to the next."""
     p, following = observed.likely, observed.following
     seen = states == following
@@ -176,7 +177,7 @@ def _ratio(p: Float[Array, "*#dims"], q: Float[Array, "*#dims"]) -> Float[Array,
 
 
 def _histogram(
-    states: Int[Array, "*B K"], probs: Float[Array, "*B K"], observed: ObservedStep, num_samples: int
+    states: Int[Array, "*#B K"], probs: Float[Array, "*B K"], observed: ObservedStep, num_samples: int
 ) -> Float[Array, "*B K"]:
     """P_cf at one step: how often each state wins the race, over samples of the noise."""
     p = observed.likely.astype(jnp.float32)

@@ -25,6 +25,7 @@ from pprjax.constraints import kept_symbols, without_keep
 from pprjax.errors import UserError
 from pprjax.ladder import Ladder, Points, Wanted
 from pprjax.learn import archive, learner
+from pprjax.learn.reliable import measured
 from pprjax.learn.stopping import LOOKS, Stop, kept_where
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
@@ -32,7 +33,7 @@ from pprjax.progress import progress_bar
 from pprjax.result import Frontier, Recourse, surely
 from pprjax.rollout import Trajectory, trace
 from pprjax.ruled import with_rules
-from pprjax.runs import RUNS, of_actions, standard_error
+from pprjax.runs import RUNS
 from pprjax.task import Task
 
 CHUNK = 64
@@ -67,33 +68,8 @@ def learn(
         task, originals, config, key, wanted, stop=stop, ids=ids, chunk=chunk, runs=runs, progress=progress
     )
     ids = np.arange(len(originals)) if ids is None else np.asarray(ids)
-    return _assemble(task, originals, config, result, n_recourses, partial(_reliability, task, result, key, ids, runs))
-
-
-def _reliability(
-    task: Task,
-    result: _Result,
-    key: jax.Array,
-    ids: Int[np.ndarray, " B"],
-    runs: int,
-    path: Int[np.ndarray, " R"],
-    rank: Int[np.ndarray, " R"],
-    best: Trajectory,
-) -> dict[str, np.ndarray]:
-    """How likely R paths and the policies of B originals are to work, where chance decides; NaN without runs."""
-    share = error = np.full(len(path), np.nan)
-    if runs:
-        number = jnp.asarray(ids[path], jnp.uint32)
-        keys = jax.vmap(lambda i, rank: jax.random.fold_in(jax.random.fold_in(key, i), rank))(number, rank)
-        told = of_actions(task, np.asarray(best.actions), np.asarray(result.original_goal)[path], keys, runs)
-        share, error = told.share, told.error
-    reacting = np.asarray(result.reacting, float)
-    return {
-        "reliability": share,
-        "reliability_error": error,
-        "policy_reliability": reacting,
-        "policy_reliability_error": np.asarray(standard_error(reacting, max(runs, 1))),
-    }
+    told = partial(measured, task, np.asarray(result.original_goal), np.asarray(result.reacting, float), key, ids, runs)
+    return _assemble(task, originals, config, result, n_recourses, told)
 
 
 def learn_frontier(

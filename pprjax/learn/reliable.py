@@ -1,4 +1,4 @@
-"""Which of the sampled paths are likely enough to work, where `Constraints(min_reliability=…)` asks for it."""
+"""How likely learned paths are to work where chance decides, and which are likely enough if constraints ask for it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
 
 from pprjax.learn import ranking
 from pprjax.rollout import Original, Trajectory
-from pprjax.runs import share_of_actions, standard_error
+from pprjax.runs import of_actions, share_of_actions, standard_error
 from pprjax.task import Task
 
 SCREENED = 16
@@ -41,3 +43,36 @@ def reliable(task: Task, original: Original, lanes: Trajectory, key: jax.Array) 
     share = shares(lanes.actions[first], key_test, RUNS)
     passed = hopeful[first] & (share - 2.0 * standard_error(share, RUNS) >= least)
     return replace(lanes, met=jnp.zeros_like(lanes.met).at[first].set(passed))
+
+
+def measured(
+    task: Task,
+    original_goal: Float[np.ndarray, " B"],
+    reacting: Float[np.ndarray, " B"],
+    key: jax.Array,
+    ids: Int[np.ndarray, " B"],
+    runs: int,
+    path: Int[np.ndarray, " R"],
+    rank: Int[np.ndarray, " R"],
+    best: Trajectory,
+) -> dict[str, np.ndarray]:
+    """How likely R paths are to work where chance decides, as fields of a `Recourse`; NaN without runs.
+
+    Args:
+        original_goal: R_goal of the B originals.
+        reacting: the shares of as many runs of the policies that were learned.
+        key: not consumed; from it and the ids the originals derive theirs.
+        path: which original each path answers, and its rank among their answers.
+    """
+    share = error = np.full(len(path), np.nan)
+    if runs:
+        number = jnp.asarray(ids[path], jnp.uint32)
+        keys = jax.vmap(lambda i, rank: jax.random.fold_in(jax.random.fold_in(key, i), rank))(number, rank)
+        told = of_actions(task, np.asarray(best.actions), original_goal[path], keys, runs)
+        share, error = told.share, told.error
+    return {
+        "reliability": share,
+        "reliability_error": error,
+        "policy_reliability": reacting,
+        "policy_reliability_error": np.asarray(standard_error(reacting, max(runs, 1))),
+    }
