@@ -1,5 +1,6 @@
 from . import baselines as baselines
 from . import declare as declare
+from . import goals as goals
 from .certify.optimum import exact as exact
 from .config import PAPER as PAPER
 from .config import Config as Config

@@ -83,6 +83,14 @@ def _first_log_probs(task: Task) -> Float[Array, " A"]:
     return task.log_probs(task.policy.init(), task.reset(jax.random.key(0)))[1]
 
 
+def check_paths(originals: Paths) -> None:
+    """Raise a TypeError for what is no Paths."""
+    if not isinstance(originals, Paths):
+        raise TypeError(
+            f"originals: expected pprjax.Paths, got {type(originals).__name__}; pprjax.Paths.from_lists makes them"
+        )
+
+
 def check_task(task: Task, originals: Paths) -> None:
     """Raise a ValueError or a TypeError for a world, an agent or starts of paths that no method can work with."""
     check_world(task)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
+
+from pprjax.errors import UserError
 
 TOLERANCE = 1e-6
 """Of thresholds on R_goal, as a share of Σ|r_t|: sums of rounded rewards that differ by less count as equal."""
@@ -145,17 +147,30 @@ def class_is(c: int) -> ClassIs:
 class EndsIn:
     """The path ends in one of these states."""
 
-    states: jax.Array  # bool[S]
+    states: jax.Array  # bool[S], or their numbers, int32[n]
     uses_reward: ClassVar[bool] = False
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
-        return self.states[outcome.state.id]
+        number = outcome.state.id
+        return self.states[number] if self.states.dtype == bool else jnp.isin(number, self.states)
 
     def of(self, *earned) -> EndsIn:
         del earned
         return self
 
 
-def ends_in(states: Bool[Array | np.ndarray, " S"]) -> EndsIn:
-    """The goal that the path ends in one of these states. For worlds whose state has an `id`, as a TabularMDP's."""
-    return EndsIn(jnp.asarray(states, bool))
+def ends_in(states: Bool[Array | np.ndarray, " S"] | Int[Array | np.ndarray, " n"] | Sequence[int]) -> EndsIn:
+    """The goal that the path ends in one of these states. For worlds whose state has an `id`, as a TabularMDP's.
+
+    Args:
+        states: their numbers; or bool[S], true for each of them.
+
+    Raises:
+        ValueError: states are neither.
+    """
+    array = np.asarray(states)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "bui":
+        raise UserError(f"states: expected the numbers of states, or bool[S], got {states!r}")
+    if array.dtype != bool and array.min() < 0:
+        raise UserError(f"states: expected numbers of states, at least 0, got {array.min()}")
+    return EndsIn(jnp.asarray(array, bool if array.dtype == bool else jnp.int32))

@@ -79,6 +79,11 @@ class Paths:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def __repr__(self) -> str:
+        lengths = np.ravel(self.lengths) if isinstance(self.lengths, np.ndarray) else np.zeros(0)
+        of = f" of {lengths.min()} to {lengths.max()} symbols" if lengths.size else ""
+        return f"Paths({lengths.size} paths{of}{'' if self.actions is None else ', with actions'})"
+
     def __iter__(self) -> Iterator[list[int]]:
         return iter(self.to_lists())
 

@@ -57,6 +57,9 @@ class Recourse:
     def __len__(self) -> int:
         return len(self.reward)
 
+    def __repr__(self) -> str:
+        return f"Recourse({len(self)} for {len(self.originals)} originals: {_counted(self.status)})"
+
     @property
     def gap(self) -> Float[np.ndarray, " R"]:
         """How much better another path may be at most: 0 where the path is proved to be the best, inf: not known."""
@@ -131,6 +134,9 @@ class Frontier:
 
     def __len__(self) -> int:
         return len(self.path)
+
+    def __repr__(self) -> str:
+        return f"Frontier({len(self)} points for {len(self.originals)} originals: {_counted(self.status)})"
 
     @property
     def method(self) -> np.ndarray:
@@ -264,6 +270,12 @@ def surely(met: Bool[np.ndarray, " R"], size: int) -> dict[str, np.ndarray]:
         "policy_reliability": nothing,
         "policy_reliability_error": nothing,
     }
+
+
+def _counted(status: np.ndarray) -> str:
+    """How many rows there are of each status."""
+    names, counts = np.unique(np.asarray(status, str), return_counts=True)
+    return ", ".join(f"{n} {name}" for name, n in zip(names, counts, strict=True)) or "none"
 
 
 def _terms(scores: Scores) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ from pprjax.certify.edits import largest_distance, whole_costs
 from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
-from pprjax.checks import check_task
+from pprjax.checks import check_paths, check_task
 from pprjax.config import Config, check_config, check_own_steps
 from pprjax.errors import UserError
 from pprjax.ladder import Wanted
@@ -86,6 +86,7 @@ def recourse(
         ValueError: an original does not start where the world does, a setting is out of range, the method does not suit
             the world, or "learn" has no key; the message names it.
     """
+    check_paths(originals)
     check_config(config, len(originals))
     if isinstance(task, Stack):
         options: dict[str, Any] = dict(
@@ -163,6 +164,7 @@ def frontier(
         ValueError: a setting is out of range, the method does not suit the world, or "learn" has no key; the message
             names it.
     """
+    check_paths(originals)
     check_config(config, len(originals))
     if isinstance(task, Stack):
         options: dict[str, Any] = dict(

@@ -20,7 +20,7 @@ from pprjax.policy import Carry, ObservationPolicy, Policy, TablePolicy
 from pprjax.reward import Habit, link, regret
 from pprjax.ruled import RuledWorld, own_state, own_world, without_rules
 from pprjax.successors import most_successors, successors, tells_chances
-from pprjax.worlds import Said, begin_in, env_state, rows_of, told
+from pprjax.worlds import Said, begin_in, env_name, env_state, rows_of, told
 
 State = Any
 
@@ -150,6 +150,10 @@ class Task:
             raise UserError(
                 f"constraints.forbidden_actions: expected actions in [0, {self.num_actions}), got {actions.max()}"
             )
+
+    def __repr__(self) -> str:
+        goal = None if self.goal is None else type(self.goal).__name__
+        return f"Task({env_name(self.env)}, {type(self.policy).__name__}, goal={goal}, horizon={self.horizon})"
 
     def replace(self, **changes) -> Task:
         """This task with some fields changed."""

@@ -8,6 +8,8 @@ import re
 
 import pytest
 
+import pprjax
+
 ROOT = pathlib.Path(__file__).parents[1]
 STUBS = [ROOT / "pprjax" / "__init__.pyi", *sorted((ROOT / "envs" / "pprjax_envs").glob("**/__init__.pyi"))]
 DIRECTIVE = re.compile(r"^\.\. auto(module|class|function|data|exception):: (\S+)\n((?:   :.*\n)*)", re.MULTILINE)
@@ -62,6 +64,12 @@ def test_what_the_reference_names_is_there(shown):
             importlib.import_module(name)
         except ModuleNotFoundError:
             assert hasattr(importlib.import_module(home), member), name
+
+
+def test_what_the_pages_call_is_there_after_the_import_alone():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    called = {name for page in pages for name in re.findall(r"\bpprjax\.([A-Za-z_]+)", page.read_text())}
+    assert called - {"commands"} <= set(pprjax.__all__)  # an entry point's group
 
 
 def test_a_directive_shows_its_name_and_a_module_its_members():

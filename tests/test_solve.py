@@ -7,13 +7,15 @@ import polars as pl
 import pytest
 from pprjax_envs import TabularMDP
 from ring_road import CONFIG as RING
+from ring_road import ORIGINALS as RING_PATHS
+from ring_road import ring
 
 from pprjax.certify.optimum import exact
 from pprjax.edit_distance import levenshtein
 from pprjax.goals import reached
 from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
-from pprjax.solve import recourse
+from pprjax.solve import frontier, recourse
 from pprjax.task import Task
 
 S, A, T = 7, 4, 7  # and settings of one shape with those of `ring_road`, to share its program
@@ -203,3 +205,21 @@ def test_nothing_is_left_behind_where_saving_fails(batch, tmp_path, name):
     with pytest.raises((OSError, ValueError)):
         batch.save(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_batch_of_paths_is_named():
+    for front_door in (recourse, frontier):
+        with pytest.raises(TypeError, match=r"originals: expected pprjax\.Paths, got list; pprjax\.Paths\.from_lists"):
+            front_door(ring(), RING_PATHS, RING)
+
+
+def test_what_is_printed_is_a_line_and_no_array():
+    originals = Paths.from_lists(RING_PATHS)
+    found, front = recourse(ring(), originals, RING), frontier(ring(), originals, RING)
+    assert repr(originals) == "Paths(3 paths of 5 to 7 symbols)"
+    assert repr(found) == "Recourse(3 for 3 originals: 3 reached_goal)"
+    assert repr(front) == f"Frontier({len(front)} points for 3 originals: {len(front)} reached_goal)"
+    assert repr(ring()) == "Task(TabularMDP, TablePolicy, goal=Reached, horizon=7)"
+    seen = []
+    jax.jit(lambda paths: seen.append(repr(paths)))(originals)  # as it is traced
+    assert seen == ["Paths(0 paths)"]

@@ -1,5 +1,6 @@
 """Task, P_A and goals: what does not fit is named, and a task goes through jit with its tables traced."""
 
+import itertools
 import types
 
 import jax
@@ -11,7 +12,7 @@ from flax import struct
 from pprjax_envs import TabularMDP
 
 from pprjax.checks import check_agent, check_step
-from pprjax.goals import AtLeast, Condition, Goal, Outcome, at_least, class_is, improved, reached
+from pprjax.goals import AtLeast, Condition, Goal, Outcome, at_least, class_is, ends_in, improved, reached
 from pprjax.policy import Policy, TablePolicy, softmax
 from pprjax.task import Task, World
 
@@ -349,3 +350,20 @@ def test_an_agent_that_gives_no_log_probabilities_is_named(policy, error, messag
     check_agent(Task(Plain(), Says(jnp.log(jnp.array([0.5, 0.3, 0.0]))), **options))  # not all need be offered
     with pytest.raises(error, match=message):
         check_agent(Task(Plain(), policy, **options))
+
+
+def test_a_goal_names_states_by_number_or_by_mask():
+    """A list of numbers was taken for a mask once, and answered another question in silence."""
+    for number in range(3):
+        there = outcome(state=types.SimpleNamespace(id=jnp.int32(number)))
+        for mask in itertools.product([False, True], repeat=3):
+            named = np.flatnonzero(mask).tolist()
+            assert ends_in(np.array(mask))(there) == mask[number]
+            assert not named or ends_in(named)(there) == mask[number]
+    for wrong, said in (
+        ([], "states: expected the numbers"),
+        ([0.5], "states: expected the numbers"),
+        ([-1], "at least 0"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ends_in(wrong)

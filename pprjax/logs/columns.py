@@ -44,6 +44,9 @@ class Columns:
     """the column with the reward that it paid; without one, nothing pays."""
     good: str | None = None
     """the column that labels the rows of a path that ended well (true) or not (false)."""
+    time_format: str | None = None
+    """how the times are written, where ISO 8601 does not: "%d.%m.%Y %H:%M" or "%m/%d/%Y %I:%M %p", in the letters of
+    strftime."""
     starts: bool = False
     """keep the events whose lifecycle:transition is `start`, which are left out where others are there."""
     bins: tuple[str, ...] = ()
@@ -83,7 +86,9 @@ class Columns:
         return columns
 
 
-NAMES = tuple(field.name for field in dataclasses.fields(Columns) if field.name not in ("starts", "bins"))
+NAMES = tuple(
+    field.name for field in dataclasses.fields(Columns) if field.name not in ("time_format", "starts", "bins")
+)
 """What a column may say."""
 
 

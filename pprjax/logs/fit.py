@@ -47,7 +47,8 @@ def fit_log(
             state in which more of the logged paths were labelled good than bad, of those that have visited, or not,
             the same of at most two marked states where that tells better (`pprjax.logs.marks`); None: Eq. 5 as printed.
             "visits=X" and "avoids=X": to have passed state X, or not; after "state=…", or alone, where it means a path
-            that goes on until nothing follows. Several are parted by commas and must all hold.
+            that ends where at least as many paths of the log ended as went on. Several are parted by commas and must
+            all hold.
         smoothing: m, above 0; default: of a few, the best on held-out paths.
         max_steps: the largest number of actions of a recourse; default: that of the longest path.
         deterministic: the same action in the same state always leads to the same next state.
@@ -73,7 +74,7 @@ def fit_log(
     numbered = counts.with_columns(numbers(counts[column], known) for column, known in names.items())
     steps = Steps.of(numbered, len(states), len(actions), acted=log.acted)
     steps.check_chances()
-    wanted = _wanted(goal, log, states, steps.visits == 0, _most_marks(steps))
+    wanted = _wanted(goal, log, states, steps.visits, _most_marks(steps))
     ends_there = wanted.ends if wanted.ends is not None and not wanted.marks.size else False
     likelihoods = {} if smoothing is not None else _likelihoods(numbered)
     fitted = Fitted(
@@ -136,13 +137,13 @@ class _Wanted(NamedTuple):
     learned: bool = False  # from labels
 
 
-def _wanted(goal: str | None, log: Log, states: np.ndarray, last: Bool[np.ndarray, " S"], most_marks: int) -> _Wanted:
-    """What the words of the goal mean in this log; `last` are the states that nothing follows."""
+def _wanted(goal: str | None, log: Log, states: np.ndarray, visits: Int[np.ndarray, " S"], most_marks: int) -> _Wanted:
+    """What the words of the goal mean in this log; `visits` says how often paths went on from each state."""
     if goal is None:
         return _Wanted()
     clauses = [clause.strip() for clause in re.split(r",(?=\s*(?:state|visits|avoids)\s*=)", goal)]
     if any(re.match(r"(visits|avoids)\s*=", clause) for clause in clauses):
-        return _passing(clauses, goal, states, last, most_marks)
+        return _passing(clauses, goal, states, _usual_ends(log, states, visits), most_marks)
     found = re.fullmatch(r"\s*(state|reward|good)\s*(=|>=)?\s*(.*?)\s*", goal, re.DOTALL)
     match found.groups() if found else None:
         case ("state", "=", value):
@@ -181,14 +182,14 @@ def _meant(clause: str, states: np.ndarray) -> str:
 
 
 def _passing(
-    clauses: list[str], goal: str, states: np.ndarray, last: Bool[np.ndarray, " S"], most_marks: int
+    clauses: list[str], goal: str, states: np.ndarray, usual: Bool[np.ndarray, " S"], most_marks: int
 ) -> _Wanted:
     """A goal on what a path has passed: of its final states, in the world that remembers the marks, those that meet it.
 
     Args:
-        last: the states that nothing follows, where a path ends if no state is named.
+        usual: where a path ends if no state is named.
     """
-    arrive, wanted = last, {}
+    arrive, wanted = usual, {}
     for clause in clauses:
         found = re.fullmatch(r"(state|visits|avoids)\s*=\s*(.*)", clause, re.DOTALL)
         if found is None:
@@ -197,7 +198,7 @@ def _passing(
                 f"{_meant(clause, states)}"
             )
         number = _number(found[2], states)
-        if found[1] == "state" and arrive is not last:
+        if found[1] == "state" and arrive is not usual:
             raise UserError(f"goal: expected one state to end in, got {goal!r}")
         if found[1] == "state":
             arrive = np.arange(len(states)) == number
@@ -209,6 +210,12 @@ def _passing(
     kept = (bits == [kind == "visits" for kind in wanted.values()]).all(1)
     ends = (kept[:, None] & arrive).ravel()
     return _Wanted(goals.ends_in(ends), ends, np.array(list(wanted), np.int32))
+
+
+def _usual_ends(log: Log, states: np.ndarray, visits: Int[np.ndarray, " S"]) -> Bool[np.ndarray, " S"]:
+    """The states in which at least as many paths of the log ended as went on."""
+    last = pl.concat([paths.select(pl.col("states").list.last()).to_series() for paths in log.frames()])
+    return np.bincount(numbers(last, states), minlength=len(states)) >= visits
 
 
 def _votes(

@@ -80,7 +80,11 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
     bad_rows, counted = pl.concat(rejected).sort("file", "line"), [c for c in counted if c.num_paths]
     if not counted:
         first = [f"; the first, {placed(r['file'], r['line'])}: {r['reason']}" for r in bad_rows.head(1).to_dicts()]
-        raise UserError(f"source: no whole path in it; {bad_rows.height} rows were rejected{''.join(first)}")
+        ordered = not any(str(row["reason"]).startswith(f"{taken.step}: expected") for row in bad_rows.to_dicts())
+        hint = "" if ordered else ". --time-format, or Columns(time_format=…), says how times are written"
+        raise UserError(
+            f"source: no path in it could be read; {bad_rows.height} rows were rejected{''.join(first)}{hint}"
+        )
     if max(c.longest for c in counted) == 1:
         raise UserError("source: every path in it is one state alone: expected a path of two at least")
     return Log(

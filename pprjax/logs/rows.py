@@ -48,7 +48,7 @@ def checked(batch: pl.DataFrame, file: str, columns: Columns, edges: Edges) -> p
         texts: dict[str, pl.Expr] = {}
         known, got = pl.lit(True), {column: _shown(batch, column) for column in wanted}
         if name == "step":
-            step = ordered(batch[wanted[0]])
+            step = ordered(batch[wanted[0]], columns.time_format)
             values |= {column: pl.lit(step[column]) for column in step.columns}
             known = pl.lit(step[KIND]).is_not_null()
         elif name == "reward":
@@ -65,11 +65,16 @@ def checked(batch: pl.DataFrame, file: str, columns: Columns, edges: Edges) -> p
         for column in wanted:
             lacks = pl.col(column).is_null() & (name in MAY_LACK)
             there = texts.get(column, _text(batch, column)).is_not_null() & known.fill_null(False)
-            expected = "a number" if column in edges and name == "state" else WANTED[name]
+            expected = "a number" if column in edges and name == "state" else _wanted(name, columns)
             said = pl.format(f"{_literal(column)}: expected {expected}, got {{}}", got[column].fill_null("nothing"))
             wrong.append(pl.when(~there & ~lacks).then(said))
     named = [value.alias(name) for name, value in values.items()]
     return batch.select(*named, pl.coalesce(wrong).alias("bad"))
+
+
+def _wanted(name: str, columns: Columns) -> str:
+    """What a column should hold, in words."""
+    return f"a time like {columns.time_format}" if name == "step" and columns.time_format else WANTED[name]
 
 
 def _text(batch: pl.DataFrame, column: str) -> pl.Expr:

@@ -6,7 +6,11 @@ and large numbers keep their order, which one float would lose.
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
+
+from pprjax.errors import UserError
 
 KIND, WHOLE, REST = "kind", "whole", "rest"
 """The columns that a step becomes."""
@@ -20,16 +24,42 @@ ISO = (
 )
 """A date, or a time as ISO 8601 writes it; a space may stand for the T and before the zone."""
 
+LETTERS = frozenset("aAbBcdDeFfHIjklmMpPrRsSTxXyYzZ%")
+"""What strftime writes after a %."""
+
 UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def ordered(steps: pl.Series) -> pl.DataFrame:
-    """The three columns of steps; the kind is null where nothing can be ordered by one."""
+def ordered(steps: pl.Series, time_format: str | None = None) -> pl.DataFrame:
+    """The three columns of steps; the kind is null where nothing can be ordered by one.
+
+    Args:
+        time_format: how text tells a time, in the letters of strftime; None: as ISO 8601 does, or it is a number.
+
+    Raises:
+        ValueError: time_format tells no time.
+    """
     if steps.dtype.is_numeric() or steps.dtype.is_temporal():
         return steps.to_frame("step").select(_of_type(pl.col("step"), steps.dtype))
     text = steps.cast(pl.String, strict=False).str.strip_chars()
+    if time_format is not None:
+        moments = _read_as(text, time_format)
+        return moments.to_frame("step").select(_of_type(pl.col("step"), moments.dtype))
     parts = text.str.extract_groups(ISO).struct.unnest()  # once: an expression would do it for each use of a part
     return parts.with_columns(text.alias("text")).with_columns(_moment()).select(_of_text())
+
+
+def _read_as(text: pl.Series, time_format: str) -> pl.Series:
+    """The times that text tells; null where it is written in another way."""
+    letters = set(re.findall(r"%[-.]?\d?(.)", time_format))
+    if not letters or letters - LETTERS:
+        wrong = f"%{min(letters - LETTERS)} is none of them" if letters else "it has none"
+        raise UserError(
+            f"time_format: expected the letters of strftime, as in '%d.%m.%Y %H:%M', got {time_format!r}: {wrong}"
+        )
+    if letters & set("HIkslTRXrc"):
+        return text.str.to_datetime(time_format, strict=False, time_unit="us")
+    return text.str.to_date(time_format, strict=False)
 
 
 def _of_type(raw: pl.Expr, dtype: pl.DataType) -> list[pl.Expr]:

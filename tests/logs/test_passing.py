@@ -55,6 +55,19 @@ def test_a_recourse_passes_what_it_must_and_no_nearer_path_does(goal, asked):
         assert row["gap"] == pytest.approx(0, abs=1e-6)
 
 
+def test_a_path_ends_where_most_end_although_some_went_on():
+    """Of six that come to d one goes on; of five that come to c four do."""
+    paths = [*PATHS, "a b d f"]
+    rows = [(str(p), t, s) for p, path in enumerate(paths) for t, s in enumerate(path.split())]
+    log = pprjax.read_log(pl.DataFrame(rows, schema=["path", "step", "state"], orient="row"))
+    for goal, wanted in (("visits=b", lambda path: "b" in path), ("avoids=b", lambda path: "b" not in path)):
+        table = pprjax.recourse_log(pprjax.fit_log(log, goal), log)
+        for row in table.iter_rows(named=True):
+            original = row["original"]
+            assert (row["status"] == "met") == (wanted(original) and original[-1] in "def"), original
+            assert row["status"] == "met" or (wanted(row["recourse"]) and row["recourse"][-1] in "def")
+
+
 @pytest.mark.parametrize(
     ("goal", "message"),
     [

@@ -129,10 +129,9 @@ def _as_rich(env: GridWorld, driver: str, table: pl.DataFrame, config: Config) -
 
     from pprjax_envs.gridworld.experiment import missed
 
-    habit = "regret" if config.habit == "regret" else "habits"
     title = f"{driver} driver: the fewest edits, and the best at λ_path = {config.lambda_path:g}"
     shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("route", "missed", "earned", "fewest", "earns", "best", "earns", habit, "gap"):
+    for name in ("route", "missed", "earned", "fewest", "earns", "best", "earns", "R_policy", "gap"):
         shown.add_column(name, justify="left" if name == "missed" else "right", no_wrap=True)
     for row in table.iter_rows(named=True):
         few, best = ("-", "-"), ("-", "-", "-", "-")

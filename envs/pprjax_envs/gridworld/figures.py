@@ -39,9 +39,10 @@ def routes(env: GridWorld, table: pl.DataFrame, *, edited: str = "recourse") -> 
 def _edits(rows: dict[str, dict], edited: str) -> str:
     """How many edits each driver's route takes, in words."""
     column = "fewest_distance" if edited == "fewest" else "distance"
-    counts = [str(row[column]) for row in rows.values() if row[edited] is not None]
-    said = " and ".join(dict.fromkeys(counts)) or "none"
-    return f"fewest edits, {said}" if edited == "fewest" else f"{said} edits"
+    counts = {driver: row[column] for driver, row in rows.items() if row[edited] is not None}
+    said = " and ".join(f"{count} ({driver})" for driver, count in counts.items())
+    said = (str(next(iter(counts.values()))) if len(set(counts.values())) == 1 else said) or "none"
+    return f"fewest edits: {said}" if edited == "fewest" else f"edits: {said}"
 
 
 def ladder(points: pl.DataFrame, *, path: int) -> Figure:
