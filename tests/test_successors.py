@@ -1,6 +1,7 @@
 """Where chance leads, stored as what occurs: the same worlds as tables of all next states."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from pprjax_envs import TabularMDP
 
 import pprjax
 from pprjax.baselines import counterfactual_probabilities
-from pprjax.successors import Successors
+from pprjax.successors import Successors, successors
 
 S, A = 5, 3
 SEEDS = st.integers(0, 2**31 - 1)
@@ -148,3 +149,31 @@ def test_a_world_of_chances_by_step_is_no_world_to_plan_in():
         )
     with pytest.raises(ValueError, match="transition: expected shape"):
         env.with_chances(env.default_params, Successors.of(np.stack([table] * 3)))
+
+
+class Dense(TabularMDP):
+    """A world that tells a table, as one of another kind may."""
+
+    @property
+    def successors(self):
+        raise AttributeError("successors")
+
+    def transition_probs(self, params):
+        return jnp.asarray(self.table, jnp.float32) * (params.next_state >= 0)[..., None]
+
+
+def test_a_world_may_tell_a_table_instead():
+    table = random_table(np.random.default_rng(1))
+    rest = dict(reward=np.zeros((S, A)), terminal=np.arange(S) == S - 1)
+    ours, other = TabularMDP(transition=table, **rest), Dense(transition=table, **rest)
+    other.table = table
+    told = successors(other, other.default_params)
+    assert told.states.shape == (S, A, S)
+    np.testing.assert_allclose(told.table(), ours.transition_probs(ours.default_params), atol=1e-6)
+    policy = pprjax.TablePolicy(np.full((S, A), 1 / A, np.float32))
+    astray = pprjax.Constraints(forbidden_states=[2])
+    tasks = [pprjax.Task(env, policy, constraints=astray) for env in (ours, other)]
+    assert not any(task.deterministic for task in tasks)
+    tables = [np.asarray(task.available_table()) for task in tasks]
+    np.testing.assert_array_equal(tables[0], tables[1])
+    assert tables[0].sum() < (table[:-1].any(-1)).sum()
