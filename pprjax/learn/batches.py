@@ -25,7 +25,7 @@ from pprjax.constraints import kept_symbols, without_keep
 from pprjax.errors import UserError
 from pprjax.ladder import Ladder, Points, Wanted
 from pprjax.learn import archive, learner
-from pprjax.learn.reliable import measured
+from pprjax.learn.reliable import measured, row_keys
 from pprjax.learn.stopping import LOOKS, Stop, kept_where
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
@@ -61,14 +61,16 @@ def learn(
     progress: bool | None = None,
 ) -> Recourse:
     """`pprjax.recourse` by Algorithm 1: the best of all paths that were sampled. Its arguments were checked there."""
-    wanted = Wanted(n_recourses=n_recourses, min_distance=min_distance)
-    chance = not task.deterministic
-    runs = runs if chance and task.goal is not None else 0
-    result = _trained(
-        task, originals, config, key, wanted, stop=stop, ids=ids, chunk=chunk, runs=runs, progress=progress
-    )
-    ids = np.arange(len(originals)) if ids is None else np.asarray(ids)
-    told = partial(measured, task, np.asarray(result.original_goal), np.asarray(result.reacting, float), key, ids, runs)
+    runs = runs if task.goal is not None and not task.deterministic else 0
+    wanted = Wanted(n_recourses=n_recourses, min_distance=min_distance, runs=runs)
+    result = _trained(task, originals, config, key, wanted, stop=stop, ids=ids, chunk=chunk, progress=progress)
+    numbers = np.arange(len(originals)) if ids is None else np.asarray(ids)
+
+    def told(path, rank, best):
+        keys = row_keys(key, numbers[path], rank)
+        reacting = np.asarray(result.reacting, float)
+        return measured(task, best, np.asarray(result.original_goal)[path], reacting, keys, runs)
+
     return _assemble(task, originals, config, result, n_recourses, told)
 
 
@@ -111,7 +113,6 @@ def _trained(
     stop: Stop = Stop(),
     ids: Int[np.ndarray, " B"] | None = None,
     chunk: int | None = None,
-    runs: int = 0,
     progress: bool | None = None,
 ) -> _Result:
     """What remains of each original's training, on the host."""
@@ -152,7 +153,6 @@ def _trained(
                     workers[worker],
                     turn,
                     listen,
-                    runs,
                 )
                 for piece in pieces[worker :: len(workers)]
             ]
@@ -210,7 +210,6 @@ def _solve_piece(
     place: Any,
     turn: Lock,
     advance: Callable[[float], None],
-    runs: int,
 ) -> _Result:
     """Train a piece. Programs are called first in turn, so that one thread compiles them and the others find them."""
     traced_settings = replace(config, lambda_path=0.0, lambda_policy=0.0)  # each original has its own
@@ -234,9 +233,9 @@ def _solve_piece(
             done = stop.reached(np.asarray(trained.curve)[:, :end], np.asarray(trained.best.met))
             last = np.where(done & ~ended, end, last)
     reacting = np.full(size, np.nan)
-    if runs:
+    if wanted.runs:
         with turn:
-            *_, reacting = _reacting(runs)(*shared, inputs, (original, keys, trained), mesh=mesh)
+            *_, reacting = _reacting(wanted.runs)(*shared, inputs, (original, keys, trained), mesh=mesh)
     curve = np.asarray(trained.curve)
     settled = np.take_along_axis(curve, last[:, None] - 1, axis=1)
     return jax.device_get(

@@ -45,30 +45,30 @@ def reliable(task: Task, original: Original, lanes: Trajectory, key: jax.Array) 
     return replace(lanes, met=jnp.zeros_like(lanes.met).at[first].set(passed))
 
 
+def row_keys(key: jax.Array, ids: Int[np.ndarray, " R"], rank: Int[np.ndarray, " R"]) -> jax.Array:
+    """The key of the runs of each answer: of its original, by id, and of its rank among that original's answers."""
+    fold = jax.vmap(lambda i, rank: jax.random.fold_in(jax.random.fold_in(key, i), rank))
+    return fold(jnp.asarray(ids, jnp.uint32), jnp.asarray(rank))
+
+
 def measured(
     task: Task,
-    original_goal: Float[np.ndarray, " B"],
-    reacting: Float[np.ndarray, " B"],
-    key: jax.Array,
-    ids: Int[np.ndarray, " B"],
-    runs: int,
-    path: Int[np.ndarray, " R"],
-    rank: Int[np.ndarray, " R"],
     best: Trajectory,
+    original_goal: Float[np.ndarray, " R"],
+    reacting: Float[np.ndarray, " B"],
+    keys: jax.Array,
+    runs: int,
 ) -> dict[str, np.ndarray]:
     """How likely R paths are to work where chance decides, as fields of a `Recourse`; NaN without runs.
 
     Args:
-        original_goal: R_goal of the B originals.
-        reacting: the shares of as many runs of the policies that were learned.
-        key: not consumed; from it and the ids the originals derive theirs.
-        path: which original each path answers, and its rank among their answers.
+        original_goal: R_goal of the original that each path answers.
+        reacting: the shares of as many runs of the policies that were learned for B originals.
+        keys: one for each path.
     """
-    share = error = np.full(len(path), np.nan)
+    share = error = np.full(len(original_goal), np.nan)
     if runs:
-        number = jnp.asarray(ids[path], jnp.uint32)
-        keys = jax.vmap(lambda i, rank: jax.random.fold_in(jax.random.fold_in(key, i), rank))(number, rank)
-        told = of_actions(task, np.asarray(best.actions), original_goal[path], keys, runs)
+        told = of_actions(task, np.asarray(best.actions), original_goal, keys, runs)
         share, error = told.share, told.error
     return {
         "reliability": share,
