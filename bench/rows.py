@@ -270,7 +270,56 @@ def at_least_beam(line: Line) -> float:
     return sum(cell["at_least_beam"] for cell in line["beside_beam"]) / len(line["beside_beam"])
 
 
+def clinic(line: Line) -> list[Row]:
+    mean, least = line["mean"], percent(line["least"])
+    returns, published = line["returns"], line["published"]
+    return [
+        (
+            "clinic: the return of " + ", ".join(returns),
+            ", ".join(f"{value:.3f}" for value in returns.values()),
+            "published " + ", ".join(f"{published[name]:.2f}" for name in returns),
+            "",
+        ),
+        (
+            f"clinic, {line['patients']} patients who died: fresh runs of the recourse's treatments that survive",
+            percent(mean["plan_fresh"]),
+            f"of their own treatments {percent(mean['plan_own'])}",
+            "",
+        ),
+        (
+            f"the same where {least} must, of {line['answered_sure']} that have an answer",
+            percent(mean["plan_sure"]),
+            "",
+            "",
+        ),
+        (
+            "the same of the learned policy, which reacts",
+            percent(mean["policy_fresh"]),
+            f"clinicians {percent(mean['clinicians'])}, best without a limit of time {percent(mean['optimal'])}",
+            "",
+        ),
+        (
+            "with the noise of that day: the learned policy survives",
+            percent(mean["policy_observed"]),
+            f"BL1, 3 changes at most {percent(mean['bl1'])}",
+            "",
+        ),
+    ]
+
+
+def chance(line: Line) -> list[Row]:
+    words = {"learn": "learned in", "bl1": "planned in by BL1", "observed": "with the noise of a path, learned in"}
+    rows = []
+    for uses in line["worlds"].values():
+        states, actions, width = next(iter(uses.values()))["shape"]
+        world = f"peak memory of a world of {states:,} states × {actions} actions × {width} next states"
+        rows += [(f"{world}, {words[use]}", gib(found["peak_gib"]), "", "") for use, found in uses.items()]
+    return rows
+
+
 ROWS = {
+    "clinic": clinic,
+    "chance": chance,
     "quality": quality,
     "generic_dqn": generic,
     "rollouts": rollouts,

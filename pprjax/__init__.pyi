@@ -31,11 +31,14 @@ from .result import Frontier as Frontier
 from .result import Recourse as Recourse
 from .reward import link as link
 from .reward import similarity as similarity
+from .runs import Reliability as Reliability
+from .runs import reliability as reliability
 from .scoring import score as score
 from .solve import frontier as frontier
 from .solve import recourse as recourse
 from .stacked import Stack as Stack
 from .stacked import stack as stack
+from .successors import Successors as Successors
 from .task import Task as Task
 from .task import World as World
 from .worlds import actions_as_symbols as actions_as_symbols

@@ -27,16 +27,16 @@ class Constraints:
     Forbidden states, actions and transitions, and steps of too much regret, are actions that are not available, so that
     no path is ever sampled which breaks them; where they leave no action a path ends, as in any dead end. The largest
     length is a shorter horizon. The largest distance and the kept steps are judged at the end, as a goal is. In a
-    stochastic world an action is forbidden if it might lead astray, where the world has `transition_probs` that time
-    does not change; else such a path is judged at the end. Rules are judged at the end as well, and an action is
+    stochastic world an action is forbidden if it might lead astray, where the world tells where chance leads and time
+    does not change it; else such a path is judged at the end. Rules are judged at the end as well, and an action is
     forbidden after which they can't be kept any more.
 
     A pytree: all but rules and max_length is traced.
 
     Raises:
         ValueError: a field holds something else than integers of at least 0 (max_distance may be any number, for edits
-            that cost other than 1), max_length is below 2, no path at all keeps the rules, or their automaton has more
-            than 1,000 states.
+            that cost other than 1), min_reliability is no share in (0, 0.99], max_length is below 2, no path at all
+            keeps the rules, or their automaton has more than 1,000 states.
         TypeError: a rule is none of `pprjax.declare`.
     """
 
@@ -51,6 +51,11 @@ class Constraints:
     the recourse visits their symbols in their order: then there is an alignment that edits none of them."""
     max_distance: Any = None
     """The largest edit distance from the original."""
+    min_reliability: Any = None
+    """The least share of fresh runs of a recourse's actions that must meet the goal where chance decides, in (0, 0.99].
+    Method "learn" takes a path as an answer only if 400 fresh runs of it have that share, less two standard errors; and
+    the 1,000 of `Recourse.reliability` that have less make it "infeasible". Without chance all answers have a share
+    of 1."""
     max_regret: Any = None
     """The most that any single step may cost, in nats: with max_regret m no path takes an action that is less likely
     under P_A than e^-m times the agent's favourite there (see `pprjax.reward.regret`), whatever the habit is. It goes
@@ -70,6 +75,9 @@ class Constraints:
             if isinstance(most, str | bool) or (isinstance(most, int | float) and not most >= 0):
                 raise UserError(f"{name}: expected a number of at least 0, got {most!r}")
         length = self.max_length
+        least = self.min_reliability
+        if isinstance(least, str | bool) or (isinstance(least, int | float) and not 0 < least <= 0.99):
+            raise UserError(f"min_reliability: expected a share in (0, 0.99], got {least!r}")
         if length is not None and length < 2:
             raise UserError(f"max_length: expected at least 2, the start and one more symbol, got {length}")
         object.__setattr__(self, "rules", _rules(self.rules))

@@ -27,6 +27,7 @@ class Wanted:
     n_recourses: int = 1
     min_distance: int = 1  # δ between any two of them
     num_distances: int = 0  # E of the ladder; 0: no frontier is wanted
+    runs: int = 0  # fresh runs of the policy that is learned; 0: how reliable it is need not be known
 
 
 @struct.dataclass

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from flax import struct
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from pprjax import metrics
 from pprjax.edit_distance import EditCosts, RealCosts
@@ -46,6 +46,14 @@ class Recourse:
     greedy_reward: np.ndarray  # float[B], R of the greedy path of a trained Q; -inf: it misses the goal, NaN: no Q
     curve: np.ndarray  # float[B, iterations], R of the best path so far; no iterations where nothing was trained
     diversity: np.ndarray  # float[B], mean edit distance between its recourses; NaN where there is one
+    reliability: np.ndarray  # float[R], the share of fresh runs of its actions that meet the goal; NaN: not known
+    reliability_error: (
+        np.ndarray
+    )  # float[R], its standard error; 0 in a world without chance, where a path works or not
+    policy_reliability: (
+        np.ndarray
+    )  # float[B], the same of the trained Q's policy, which reacts to chance; NaN: no chance
+    policy_reliability_error: np.ndarray  # float[B]
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -75,6 +83,9 @@ class Recourse:
                 "lambda_path": self.lambda_path[self.path],
                 "lambda_policy": self.lambda_policy[self.path],
                 "diversity": self.diversity[self.path],
+                "reliability": self.reliability,
+                "reliability_error": self.reliability_error,
+                "policy_reliability": self.policy_reliability[self.path],
                 **_sequences(self.originals[self.path], self.paths),
             }
         )
@@ -225,6 +236,7 @@ class Frontier:
             greedy_reward=np.full(size, np.nan),
             curve=np.zeros((size, 0)),
             diversity=metrics.diversity(paths, path, size, self.apart),
+            **surely(there & (self.answered_by[path] != "learn"), size),  # which may be in a world of chance
         )
 
     def _values(self, weights: Float[np.ndarray, " B"]) -> Float[np.ndarray, "B E"]:
@@ -262,6 +274,17 @@ class Frontier:
         from pprjax import plotting  # takes a second to import
 
         return plotting.ladders(self.to_frame().filter(rank=1), axes=axes)
+
+
+def surely(met: Bool[np.ndarray, " R"], size: int) -> dict[str, np.ndarray]:
+    """How reliable R paths are where chance decides nothing, of B originals: met says which there are and work."""
+    nothing = np.full(size, np.nan)
+    return {
+        "reliability": np.where(met, 1.0, np.nan),
+        "reliability_error": np.where(met, 0.0, np.nan),
+        "policy_reliability": nothing,
+        "policy_reliability_error": nothing,
+    }
 
 
 def _counted(status: np.ndarray) -> str:

@@ -39,7 +39,7 @@ class RuledState:
 
 @dataclasses.dataclass(frozen=True)
 class RuledWorld:
-    """The product. It offers what the world does, but for `transition_probs`, which would be too large."""
+    """The product. It offers what the world does, but for where chance leads, which would be too large."""
 
     env: Any
     rules: tuple[declare.Rule, ...]

@@ -24,6 +24,7 @@ from pprjax.learn.batches import learn, learn_frontier
 from pprjax.learn.stopping import Stop
 from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
+from pprjax.runs import RUNS
 from pprjax.search.n_best import n_best
 from pprjax.search.points import search_points
 from pprjax.stacked import Stack, each
@@ -51,6 +52,7 @@ def recourse(
     stop: Literal["certified"] | int | None = None,
     ids: Int[np.ndarray, " B"] | None = None,
     chunk: int | None = None,
+    runs: int = RUNS,
     progress: bool | None = None,
 ) -> Recourse:
     """A personalized recourse for each original path: the best path by R (Eq. 5) that is found, and a bound on all.
@@ -77,6 +79,8 @@ def recourse(
         ids: of "learn": the numbers from which originals derive their keys; default 0 … B - 1.
         chunk: of "learn": originals that one program trains side by side, at most; default 1 where the devices are
             cores, 64 elsewhere. It changes time and memory and no result.
+        runs: where chance decides and there is a goal: the fresh runs that tell how likely each recourse is to work,
+            and as many of the policy that was learned, see `Recourse.reliability`; 0: none, and it is not known.
         progress: show a progress bar; default: on a terminal.
 
     Raises:
@@ -89,12 +93,14 @@ def recourse(
         options: dict[str, Any] = dict(
             key=key, method=method, calls=calls, n_recourses=n_recourses, min_distance=min_distance, stop=stop
         )
-        return each(task, originals, config, partial(recourse, chunk=chunk, progress=progress, **options), ids)
+        return each(
+            task, originals, config, partial(recourse, chunk=chunk, runs=runs, progress=progress, **options), ids
+        )
     check_task(task, originals, config)
     check_own_steps(config, task.constraints)
     _check_lengths(task, originals, config)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
-    _check_least(0, calls=calls)
+    _check_least(0, calls=calls, runs=runs)
     ends = _stop(stop)
     for choice in _choices(task, config, method):
         try:
@@ -118,6 +124,7 @@ def recourse(
         stop=ends,
         ids=ids,
         chunk=chunk,
+        runs=runs,
         progress=progress,
     )
 

@@ -90,7 +90,10 @@ def each(
     return _merged(originals, parts, whose)
 
 
-ROWS = ("path", "rank", "paths", "reward", "bound", "method", "scores", "status", "distance", "value")
+ROWS = (
+    *("path", "rank", "paths", "reward", "bound", "method", "scores", "status", "distance", "value"),
+    *("reliability", "reliability_error"),
+)
 """Fields of a result that have a row a path; the others have a row an original."""
 
 

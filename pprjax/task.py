@@ -19,6 +19,7 @@ from pprjax.goals import Condition, Goal, Outcome
 from pprjax.policy import Carry, ObservationPolicy, Policy, TablePolicy
 from pprjax.reward import Habit, link, regret
 from pprjax.ruled import RuledWorld, own_state, own_world, without_rules
+from pprjax.successors import most_successors, successors, tells_chances
 from pprjax.worlds import Said, begin_in, env_name, env_state, rows_of, told
 
 State = Any
@@ -53,8 +54,9 @@ class World(Protocol):
     # def action_set_size(self, params) -> int32[]: A of Eq. 4, where only some of the agent's actions are offered.
     # def encoder(self, width) -> a Flax module that reads an observation for the Q-network, see `learn.networks`.
     # deterministic: bool, True where the world never rolls dice: it may then be certified, and searched.
-    # def transition_probs(self, params) -> float[S, A, S], and state_from_id(self, id, params) -> state: stochastic
-    # finite worlds, for baselines that plan in them.
+    # def successors(self, params) -> pprjax.Successors, where chance leads, or transition_probs(self, params) ->
+    # float[S, A, S]; and state_from_id(self, id, params) -> state: stochastic finite worlds, for constraints, and for
+    # baselines that plan in them.
 
 
 @dataclasses.dataclass(frozen=True, init=False)
@@ -144,6 +146,8 @@ class Task:
             return
         if not isinstance(constraints, Constraints):
             raise TypeError(f"constraints: expected pprjax.Constraints, got {type(constraints).__name__}")
+        if constraints.min_reliability is not None and self.goal is None:
+            raise UserError("constraints.min_reliability: expected a goal, which runs may meet or miss; got none")
         if constraints.max_length is not None:
             object.__setattr__(self, "horizon", min(self.horizon, constraints.max_length - 1))
         elif not jax.tree.leaves(constraints) and not constraints.rules:
@@ -176,13 +180,13 @@ class Task:
     def deterministic(self) -> bool:
         """Whether the same action in the same state always leads to the same place.
 
-        A world with `transition_probs` is judged by them; any other is taken at its word, its attribute
+        A world with `successors` or `transition_probs` is judged by them; any other is taken at its word, its attribute
         `deterministic`. One that says nothing may roll dice. For concrete parameters, outside of transformations.
         """
-        probs = self.env.transition_probs(self.params) if hasattr(self.env, "transition_probs") else None
-        if probs is None:
+        most = most_successors(self.env, self.params) if tells_chances(self.env) else None
+        if most is None:
             return bool(getattr(self.env, "deterministic", False))
-        return bool(((np.asarray(probs) > 0).sum(-1) <= 1).all())
+        return int(most) <= 1
 
     def reset(self, key: jax.Array) -> State:
         """The state in which every path starts."""
@@ -252,14 +256,15 @@ class Task:
             breaks = constraints.forbids(after) | constraints.forbids_move(here, after)
             return breaks | self.env.astray(state, after) if ruled else breaks
 
-        probs = own.env.transition_probs(self.params) if hasattr(own.env, "transition_probs") else None
-        if probs is None:
+        chances = successors(own.env, self.params)
+        if chances is None:
             return allowed & ~astray(own.next_symbols(own_state(state)))
-        if probs.ndim > 3:  # what a step may lead to is another each time: paths are judged at the end
+        if chances.probs.ndim > 3:  # what a step may lead to is another each time: paths are judged at the end
             return allowed
         states = jax.vmap(lambda i: own.env.state_from_id(i, self.params))(jnp.arange(own.env.num_states))
-        after = jax.vmap(own.symbol)(states)
-        return allowed & ~(astray(after) & (probs[own.state_id(own_state(state))] > 0)).any(-1)
+        number = own.state_id(own_state(state))
+        after = jax.vmap(own.symbol)(states)[chances.states[number]]
+        return allowed & ~(astray(after) & (chances.probs[number] > 0)).any(-1)
 
     def affordable(self, state: State, log_probs: Float[Array, " A"]) -> Bool[Array, " A"]:
         """Which of the A actions cost no more than the constraints' `max_regret`, given log P_A(state, ·)."""
@@ -370,4 +375,12 @@ def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:
         raise UserError(f"policy.probs[{s}, {a}]: expected a probability, got {table[s, a]}")
     off = np.flatnonzero(np.abs(table.sum(1) - 1) > 1e-3)
     if off.size:
-        raise UserError(f"policy.probs[{off[0]}]: expected a row that sums to 1, got {table[off[0]].sum():.6g}")
+        s, total = off[0], table[off[0]].sum()
+        said = f"policy.probs[{s}]: expected a row that sums to 1, got {total:.6g}"
+        if total == 0:
+            more = f", and in {len(off) - 1} more" if len(off) > 1 else ""
+            said += (
+                f": nothing is said of what the agent does in state {s}{more}; give such a row what it would do, or "
+                f"1/{num_actions} everywhere if it never has to act there, as where a path ends"
+            )
+        raise UserError(said)

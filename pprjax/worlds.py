@@ -34,6 +34,7 @@ OF_WORLD = ("num_actions", "default_params", "goal_bound", "action_set_size")
 GOES_WITH = {
     "next_symbols": {"symbol"},
     "state_from_id": {"state_id"},
+    "successors": {"state_id"},
     "transition_probs": {"state_id"},
 }
 """What an environment says of its own symbols and numbers, and not of those that it is told."""

@@ -169,7 +169,7 @@ def test_to_frame_has_a_row_a_path(batch):
     assert frame.columns == [
         "path", "rank", "status", "method", "reward", "bound", "s_goal", "s_path", "s_policy", "r_policy", "distance",
         "violations", "length", "original_goal", "greedy_reward", "lambda_path", "lambda_policy", "diversity",
-        "original", "recourse", "actions",
+        "reliability", "reliability_error", "policy_reliability", "original", "recourse", "actions",
     ]  # fmt: skip
     assert frame["path"].to_list() == [0, 1, 2]
     assert frame["original"].to_list() == ROWS

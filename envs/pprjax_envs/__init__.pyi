@@ -1,3 +1,4 @@
+from . import clinic as clinic
 from . import gridworld as gridworld
 from . import mario as mario
 from . import temperature as temperature

@@ -9,6 +9,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.errors import UserError
+from pprjax.successors import Successors, check_size
 from pprjax_envs.quick_gymnax import environment, spaces
 from pprjax_envs.traced import traced_params
 
@@ -24,7 +25,8 @@ class TabularState(environment.EnvState):
 @struct.dataclass(kw_only=True)
 class TabularParams(environment.EnvParams):
     next_state: jax.Array  # int32[S, A], -1 where the action is not available
-    cumulative: jax.Array | None  # float[S, A, S], P(s' ≤ i | s, a), or float[max_steps, S, A, S]; None without chance
+    successors: jax.Array | None  # int32[S, A, K], where chance leads; None without chance
+    cumulative: jax.Array | None  # float[S, A, K], how likely to these or those before; or float[max_steps, S, A, K]
     reward: jax.Array  # float[S, A]
     terminal: jax.Array  # bool[S]
     symbols: jax.Array  # int32[S]
@@ -45,11 +47,13 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         max_steps: int, the largest number of actions of a path.
         symbols: int[S], what the edit distance compares; default the state itself.
         transition: float[S, A, S] in place of next_state, for a stochastic world: P(s' | s, a). A row of zeros: the
-            action is not available there.
+            action is not available there. Or a `pprjax.Successors`, which has what occurs alone: S·A·K numbers, where a
+            step leads to K states at most. Either is stored so.
         action_set_size: int, A of Eq. 4, where actions have other names in other states; default A.
 
     Raises:
-        ValueError: an array has the wrong shape or an entry out of range; the message names array and entry.
+        ValueError: an array has the wrong shape or an entry out of range, and the message names array and entry; or
+            S·A·K is above 2²⁷.
     """
 
     def __init__(
@@ -68,9 +72,9 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
             raise UserError("next_state, transition: expected exactly one of the two")
         self.deterministic = transition is None
         if self.deterministic:
-            table, cumulative = _next_state(next_state), None
+            table, chances = _next_state(next_state), None
         else:
-            table, cumulative = _transition(transition)
+            table, chances = _transition(transition)
         self.num_states, self._num_actions = table.shape
         self._action_set_size = action_set_size
         if action_set_size is not None:
@@ -84,7 +88,8 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         self._params = TabularParams(
             max_steps_in_episode=int(_integers("max_steps", max_steps, (), 1, INT32_MAX)),
             next_state=jnp.asarray(table, jnp.int32),
-            cumulative=cumulative,
+            successors=None if chances is None else jnp.asarray(chances.states, jnp.int32),
+            cumulative=None if chances is None else _cumulative(chances.probs),
             reward=jnp.asarray(rewards, jnp.result_type(float)),
             terminal=jnp.asarray(terminal),
             symbols=jnp.asarray(
@@ -118,7 +123,8 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
             uniform = jax.random.uniform(key, dtype=params.cumulative.dtype)
             at = (state.id, action) if params.cumulative.ndim == 3 else (state.time, state.id, action)
             row = params.cumulative[at]
-            target = jnp.minimum(jnp.sum(uniform * row[-1] >= row, dtype=jnp.int32), self.num_states - 1)
+            drawn = jnp.minimum(jnp.sum(uniform * row[-1] >= row, dtype=jnp.int32), row.shape[0] - 1)
+            target = params.successors[state.id, action, drawn]  # pyright: ignore[reportOptionalSubscript]
         next_id = jnp.where(stay, state.id, target)
         reward = jnp.where(stay, 0.0, self._entry(params.reward, state, action))
         next_state = TabularState(time=state.time + 1, id=next_id)
@@ -172,25 +178,33 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         del params
         return TabularState(time=jnp.int32(0), id=jnp.asarray(state_id, jnp.int32))
 
-    def with_chances(self, params: TabularParams, transition: Float[Array, "T S A S"]) -> TabularParams:
+    def with_chances(self, params: TabularParams, transition: Float[Array, "T S A S"] | Successors) -> TabularParams:
         """The same stochastic world in which step t = 0 … T - 1 has chances of its own. T: the largest number of steps.
 
         Raises:
             ValueError: this world is deterministic, or the shape is another.
         """
-        shape = (params.max_steps_in_episode, self.num_states, self.num_actions, self.num_states)
-        if params.cumulative is None or transition.shape != shape:
-            raise UserError(f"transition: expected shape {shape} and a stochastic world, got {transition.shape}")
-        return params.replace(cumulative=jnp.cumsum(transition, axis=-1))  # pyright: ignore[reportAttributeAccessIssue]
+        chances = transition if isinstance(transition, Successors) else Successors.of(transition)
+        shape = (params.max_steps_in_episode, self.num_states, self.num_actions)
+        if params.cumulative is None or chances.probs.shape[:-1] != shape:
+            raise UserError(
+                f"transition: expected shape {(*shape, self.num_states)}, or its successors, and a stochastic world, "
+                f"got {transition.probs.shape if isinstance(transition, Successors) else transition.shape}"
+            )
+        return params.replace(  # pyright: ignore[reportAttributeAccessIssue]
+            successors=jnp.asarray(chances.states, jnp.int32), cumulative=_cumulative(chances.probs)
+        )
 
-    def transition_probs(self, params: TabularParams) -> Float[Array, "*T S A S"] | None:
-        """P(s' | s, a), a row of zeros where the action is not available; None in a deterministic world."""
+    def successors(self, params: TabularParams) -> Successors | None:
+        """P(s' | s, a), rows of zeros where the action is not available; None in a deterministic world."""
         if params.cumulative is None:
             return None
-        offered = (params.next_state >= 0)[..., None]
-        shares = jnp.diff(params.cumulative, prepend=0.0)
-        total = params.cumulative[..., -1:]
-        return jnp.where(offered & (total > 0), shares / jnp.where(total > 0, total, 1.0), 0.0)
+        return Successors(params.successors, _shares(params.cumulative, params.next_state >= 0))
+
+    def transition_probs(self, params: TabularParams) -> Float[np.ndarray, "*T S A S"] | None:
+        """The same as a table of all S next states, for small worlds. On the host."""
+        chances = self.successors(params)
+        return None if chances is None else chances.table()
 
 
 def _next_state(values) -> Int[np.ndarray, "S A"]:
@@ -200,22 +214,59 @@ def _next_state(values) -> Int[np.ndarray, "S A"]:
     return _integers("next_state", table, table.shape, -1, len(table) - 1)
 
 
-def _transition(values) -> tuple[Int[np.ndarray, "S A"], Float[Array, "S A S"]]:
-    """The likeliest next states, -1 where there is none, and the cumulative probabilities."""
-    table = _array("transition", values)
-    if table.ndim != 3 or table.size == 0 or table.shape[0] != table.shape[2]:
-        raise UserError(f"transition: expected float[S, A, S], got shape {table.shape}")
-    table = _numbers("transition", table, table.shape)
-    _check_all("transition", table, table >= 0, "a probability")
-    sums = table.sum(-1)
-    _check_all(
-        "transition",
-        sums,
-        (np.abs(sums - 1) <= 1e-3) | (sums == 0),
-        "a row that sums to 1, or to 0",
-    )
-    cumulative = jnp.asarray(np.cumsum(table, -1, dtype=np.float64), jnp.result_type(float))
-    return np.where(sums > 0, table.argmax(-1), -1), cumulative
+def _transition(values) -> tuple[Int[np.ndarray, "S A"], Successors]:
+    """The likeliest next states, -1 where there is none, and the chances of all."""
+    if isinstance(values, Successors):
+        chances = _chances(values)
+    else:
+        table = _array("transition", values)
+        if table.ndim != 3 or table.size == 0 or table.shape[0] != table.shape[2]:
+            raise UserError(f"transition: expected float[S, A, S], got shape {table.shape}")
+        table = _numbers("transition", table, table.shape)
+        _check_all("transition", table, table >= 0, "a probability")
+        chances = Successors.of(table.astype(float))
+    sums = chances.probs.sum(-1)
+    _check_all("transition", sums, (np.abs(sums - 1) <= 1e-3) | (sums == 0), "a row that sums to 1, or to 0")
+    likeliest = np.take_along_axis(chances.states, chances.probs.argmax(-1)[..., None], axis=-1)[..., 0]
+    return np.where(sums > 0, likeliest, -1), chances
+
+
+def _chances(given: Successors) -> Successors:
+    """Successors as they were given, on the host."""
+    states, probs = _array("transition.states", given.states), _array("transition.probs", given.probs)
+    if states.ndim != 3 or states.size == 0:
+        raise UserError(f"transition.states: expected int[S, A, K], got shape {states.shape}")
+    check_size("transition:", *states.shape)
+    probs = _numbers("transition.probs", probs, states.shape).astype(float)
+    _check_all("transition.probs", probs, probs >= 0, "a probability")
+    states = _integers("transition.states", np.where(probs > 0, states, 0), states.shape, 0, len(states) - 1)
+    once = np.sort(np.where(probs > 0, states, -1 - np.arange(states.shape[-1])), axis=-1)
+    twice = np.argwhere(np.diff(once) == 0)
+    if twice.size:
+        s, a, k = twice[0]
+        raise UserError(f"transition.states[{s}, {a}]: expected each next state once, got {once[s, a, k]} twice")
+    return Successors(states.astype(np.int32), probs)
+
+
+@jax.jit  # one array as large as these, and no more
+def _shares(cumulative: Float[Array, "*T S A K"], offered: Bool[Array, "S A"]) -> Float[Array, "*T S A K"]:
+    """What `_cumulative` was made of, as shares of the last."""
+    total = cumulative[..., -1:]
+    shares = jnp.diff(cumulative, prepend=0.0) / jnp.where(total > 0, total, 1.0)
+    return jnp.where(offered[..., None] & (total > 0), shares, 0.0)
+
+
+@jax.jit
+def _summed(probs: Float[Array, "T S A K"]) -> Float[Array, "T S A K"]:
+    """One step after the other: what a sum takes beside its result is then that of one."""
+    return jax.lax.map(lambda x: jnp.cumsum(x, axis=-1), probs)
+
+
+def _cumulative(probs) -> Float[Array, "*T S A K"]:
+    """How likely each successor or one before it is, summed in double precision."""
+    if isinstance(probs, jax.Array):
+        return _summed(probs) if probs.ndim > 3 else jnp.cumsum(probs, axis=-1)
+    return jnp.asarray(np.cumsum(probs, -1, dtype=np.float64), jnp.result_type(float))
 
 
 def _array(name: str, values, shape: tuple[int, ...] | None = None) -> np.ndarray:

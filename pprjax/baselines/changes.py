@@ -21,7 +21,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax import metrics
-from pprjax.baselines.counterfactual import check_num_samples, counterfactual_probabilities
+from pprjax.baselines.counterfactual import check_num_samples, observed_step, step_probabilities
 from pprjax.baselines.planning_world import (
     Observed,
     PlanningWorld,
@@ -32,6 +32,7 @@ from pprjax.baselines.planning_world import (
 )
 from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
+from pprjax.successors import Successors, tells_chances
 from pprjax.task import Task
 
 _STEPS = 8  # paths are padded to a multiple of this many steps, so that batches share a compilation
@@ -110,8 +111,9 @@ def action_changes(
 
     Args:
         task: a finite world. In a deterministic one P_cf is the world itself and nothing is sampled. A stochastic one
-            needs `transition_probs(params)` → float[S, A, S], `state_from_id(id, params)`, symbols that tell its states
-            apart, and rewards that depend on state and action alone. P_A only chooses between actions that look alike.
+            needs `successors(params)` → `pprjax.Successors`, or `transition_probs(params)` → float[S, A, S], and
+            `state_from_id(id, params)`, symbols that tell its states apart, and rewards that depend on state and action
+            alone. P_A only chooses between actions that look alike.
         originals: B paths with their actions. In a deterministic world actions may be missing: the likeliest under P_A
             that lead along the symbols are taken.
         max_changes: K, at least 0.
@@ -119,13 +121,13 @@ def action_changes(
         num_samples: of the noise of each step; None: P_cf exactly (see `counterfactual_probabilities`).
 
     Raises:
-        ValueError: the world is not finite, or has chance and no `transition_probs`, or symbols that several states
-            share; a stochastic world comes with originals without actions or without a key; max_changes is below 0, or
-            num_samples below 1.
+        ValueError: the world is not finite, or has chance and does not tell where it leads, or symbols that several
+            states share; a stochastic world comes with originals without actions or without a key; max_changes is below
+            0, or num_samples below 1.
     """
     _check_changes(max_changes)
     check_num_samples(num_samples)
-    world = stochastic_world(task) if hasattr(task.env, "transition_probs") else None
+    world = stochastic_world(task) if tells_chances(task.env) else None
     steps = -(-max(int(np.max(originals.lengths)) - 1, 1) // _STEPS) * _STEPS
     padded = originals.padded_to(steps + 1)
     if world is None:
@@ -165,8 +167,8 @@ def _solve(
 ) -> _Plan:
     """A plan for each original, some side by side and some after another, to bound the memory."""
     num_floats = world.reward.size * (max_changes + 1)
-    if world.transition is not None:
-        num_floats += world.transition.size * observed.actions.shape[1] + world.reward.size * (num_samples or 0)
+    if world.chances is not None:
+        num_floats += world.chances.probs.size + world.reward.size * (num_samples or 0)
     return jax.lax.map(
         lambda x: _solve_one(task, world, max_changes, num_samples, *x),
         (observed, keys),
@@ -179,23 +181,24 @@ def _solve_one(
 ) -> _Plan:
     key_noise, key_path = jax.random.split(key)
     start = jnp.maximum(observed.states[0], 0)
-    if world.transition is None:
-        moves, expected = None, lambda _, value: value[world.following]
-    else:
-        moves = counterfactual_probabilities(
-            world.transition, observed.states, observed.actions, num_samples=num_samples, key=key_noise
-        )
-        expected = _expected
-    value, policy = _programme(world.reward, observed.actions, max_changes, expected, moves)
+    keys = jax.random.split(key_noise, len(observed.actions))
+    noise = observed.states[:-1], observed.actions, observed.states[1:], keys
+
+    def expected(noise, value):
+        if world.chances is None:
+            return value[world.following]
+        return _expected_of(world.chances, num_samples, noise, value)
+
+    value, policy = _programme(world.reward, observed.actions, max_changes, expected, noise)
     reward = value[start]
     changes = jnp.argmax(reward >= reward[-1] - _ROUNDING * jnp.abs(reward).max()).astype(jnp.int32)
 
     def step(carry, x):
         state, left, earned, magnitude = carry
-        action_observed, actions, move, uniform = x
+        action_observed, actions, noise, uniform = x
         action = actions[state, left].astype(jnp.int32)
         goes_on = (action != PAD) & ~world.stops[state]
-        following = world.following[action, state] if move is None else _draw(move[action, state], uniform)
+        following = _following(world, num_samples, state, action, noise, uniform)
         paid = world.reward[action, state]
         moved = (following, left - (action != action_observed), earned + paid, magnitude + jnp.abs(paid))
         carry = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), moved, carry)
@@ -204,7 +207,7 @@ def _solve_one(
     uniform = jax.random.uniform(key_path, observed.actions.shape)
     nothing = jnp.zeros((), reward.dtype)
     (final, _, earned, magnitude), (symbols, actions) = jax.lax.scan(
-        step, (start, changes, nothing, nothing), (observed.actions, policy, moves, uniform)
+        step, (start, changes, nothing, nothing), (observed.actions, policy, noise, uniform)
     )
     symbols = jnp.concatenate([world.symbol[start][None], symbols])
     outcome = task.outcome(jax.tree.map(lambda x: x[final], world.states), world.ended[final], earned, magnitude)
@@ -228,9 +231,9 @@ def _programme(
     actions: Int[Array, " T"],
     max_changes: int,
     expected: Callable[[Any, Float[Array, "S k"]], Float[Array, "A S k"]],
-    moves: Any,
+    of_step: Any,
 ) -> tuple[Float[Array, "S k"], Int[Array, "T S k"]]:
-    """v(s, 0, k) and the policy. `expected(moves[t], v_{t+1})` is the mean of v_{t+1} after each action."""
+    """v(s, 0, k) and the policy. `expected(of_step[t], v_{t+1})` is the mean of v_{t+1} after each action."""
     num_actions, num_states = reward.shape
     index = jnp.int8 if num_actions <= 127 else jnp.int32  # the policy is the largest of the results
 
@@ -239,8 +242,8 @@ def _programme(
         return jnp.concatenate([jnp.full((num_states, 1), first, x.dtype), x[:, :-1]], axis=1)
 
     def step(value, x):
-        action, move = x
-        q = reward[..., None] + expected(move, value)
+        action, own = x
+        q = reward[..., None] + expected(own, value)
         keep = q[action]
         others = jnp.where(jnp.arange(num_actions)[:, None, None] == action, -jnp.inf, q)
         change = one_more(others.max(axis=0), -jnp.inf)
@@ -249,7 +252,7 @@ def _programme(
         return best, jnp.where(action == PAD, PAD, choice).astype(index)
 
     value = jnp.zeros((num_states, max_changes + 1), reward.dtype)
-    return jax.lax.scan(step, value, (actions, moves), reverse=True)
+    return jax.lax.scan(step, value, (actions, of_step), reverse=True)
 
 
 def _expected(probs: Float[Array, "A S S"], value: Float[Array, "S k"]) -> Float[Array, "A S k"]:
@@ -262,10 +265,27 @@ def _expected(probs: Float[Array, "A S S"], value: Float[Array, "S k"]) -> Float
     return jnp.where(risk > 0, -jnp.inf, mean)
 
 
-def _draw(probs: Float[Array, " S"], uniform: Float[Array, ""]) -> Int[Array, ""]:
-    """The state in whose share of the probabilities `uniform` falls."""
-    cumulative = jnp.cumsum(probs)
-    return jnp.minimum(jnp.sum(uniform * cumulative[-1] >= cumulative, dtype=jnp.int32), len(probs) - 1)
+def _expected_of(
+    chances: Successors, num_samples: int | None, noise: Any, value: Float[Array, "S k"]
+) -> Float[Array, "A S k"]:
+    """The same in the counterfactual world of a step, given its state, action, next state and key."""
+    probs = step_probabilities(chances.states, chances.probs, observed_step(chances, *noise), num_samples)
+    lost = jnp.isneginf(value)
+    ahead, astray = jnp.where(lost, 0.0, value)[chances.states], lost[chances.states] & (probs[..., None] > 0)
+    mean = jnp.sum(probs[..., None] * ahead, axis=-2)
+    return jnp.moveaxis(jnp.where(astray.any(-2), -jnp.inf, mean), 0, 1)
+
+
+def _following(
+    world: PlanningWorld, num_samples: int | None, state: Any, action: Any, noise: Any, uniform: Float[Array, ""]
+) -> Int[Array, ""]:
+    """The next state on a realized path: one drawn from P_cf, where there is chance."""
+    if world.chances is None:
+        return world.following[action, state]
+    states, probs = world.chances.states[state, action], world.chances.probs[state, action]
+    cumulative = jnp.cumsum(step_probabilities(states, probs, observed_step(world.chances, *noise), num_samples))
+    drawn = jnp.sum(uniform * cumulative[-1] >= cumulative, dtype=jnp.int32)
+    return states[jnp.minimum(drawn, len(probs) - 1)]
 
 
 @partial(jax.jit, static_argnames="max_changes")

@@ -14,18 +14,33 @@ since exponential times have no memory. So the posterior (the top-down truncated
 from __future__ import annotations
 
 from functools import partial
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 from jaxtyping import Array, Float, Int
 
 from pprjax.errors import UserError
 from pprjax.paths import PAD
+from pprjax.successors import Successors
 
 _SOONEST = 1e-30  # a time of 0 would win with an infinite strength, and 0·∞ is not a number
 
 
+@overload
+def counterfactual_probabilities(
+    transition: Successors,
+    states: Int[Array | np.ndarray, " n"],
+    actions: Int[Array | np.ndarray, " T"],
+    *,
+    num_samples: int | None = None,
+    key: jax.Array | None = None,
+) -> Successors: ...
+
+
+@overload
 def counterfactual_probabilities(
     transition: Float[Array | np.ndarray, "A S S"],
     states: Int[Array | np.ndarray, " n"],
@@ -33,11 +48,23 @@ def counterfactual_probabilities(
     *,
     num_samples: int | None = None,
     key: jax.Array | None = None,
-) -> Float[Array, "T A S S"]:
+) -> Float[Array, "T A S S"]: ...
+
+
+def counterfactual_probabilities(
+    transition: Float[Array | np.ndarray, "A S S"] | Successors,
+    states: Int[Array | np.ndarray, " n"],
+    actions: Int[Array | np.ndarray, " T"],
+    *,
+    num_samples: int | None = None,
+    key: jax.Array | None = None,
+) -> Float[Array, "T A S S"] | Successors:
     """P_cf[t, a, s, s']: the chance that action a in state s would have led to s' at step t of the observed path.
 
     Args:
-        transition: P[a, s, s'], each row sums to 1, or to 0 where the action is not available; so then does P_cf.
+        transition: P[a, s, s'], each row sums to 1, or to 0 where the action is not available; so then does P_cf. Or
+            the same as `pprjax.Successors`, as which P_cf is then given: nothing else than what occurs in the world
+            would have occurred, so that its states are the same and its probs float[T, S, A, K].
         states: s_0 … s_T, n = T + 1 of them. PAD where it was not observed: that noise keeps its prior, P_cf[t] = P.
         actions: a_0 … a_{T-1}; PAD after the end.
         num_samples: estimate each row as a histogram of so many samples of the noise, as published, in float32. None:
@@ -52,17 +79,27 @@ def counterfactual_probabilities(
     Raises:
         ValueError: the shapes do not fit, num_samples is below 1, or samples are wanted and there is no key.
     """
-    transition, states, actions = jnp.asarray(transition), jnp.asarray(states), jnp.asarray(actions)
-    if transition.ndim != 3 or transition.shape[1] != transition.shape[2]:
-        raise UserError(f"transition: expected float[A, S, S], got shape {transition.shape}")
+    states, actions = jnp.asarray(states), jnp.asarray(actions)
+    sparse = isinstance(transition, Successors)
+    if not sparse:
+        transition = jnp.asarray(transition)
+        if transition.ndim != 3 or transition.shape[1] != transition.shape[2]:
+            raise UserError(f"transition: expected float[A, S, S], got shape {transition.shape}")
+        chances = Successors.every(jnp.moveaxis(transition, 0, 1))
+    else:
+        chances = jax.tree.map(jnp.asarray, transition)
+        if chances.states.ndim != 3 or chances.probs.shape != chances.states.shape:
+            raise UserError(
+                "transition: expected int[S, A, K] states and as many probs, got shapes "
+                f"{chances.states.shape} and {chances.probs.shape}"
+            )
     if actions.ndim != 1 or states.shape != (actions.shape[0] + 1,):
         raise UserError(f"states, actions: expected int[T + 1] and int[T], got {states.shape} and {actions.shape}")
     check_num_samples(num_samples)
     if num_samples is not None and key is None:
         raise UserError("key: sampling needs one, got None")
-    if num_samples is None:
-        return _exact(transition, states, actions)
-    return _estimate(transition, states, actions, key, num_samples=num_samples)
+    probs = _probabilities(chances, states, actions, key, num_samples=num_samples, every=not sparse)
+    return Successors(chances.states, probs) if sparse else jnp.moveaxis(probs, 1, 2)
 
 
 def check_num_samples(num_samples: int | None) -> None:
@@ -71,27 +108,50 @@ def check_num_samples(num_samples: int | None) -> None:
         raise UserError(f"num_samples: expected at least 1, or None for the exact probabilities, got {num_samples}")
 
 
-@jax.jit
-def _exact(transition, states, actions):
-    return jax.vmap(partial(_limit, transition))(states[:-1], actions, states[1:])
+@struct.dataclass
+class ObservedStep:
+    """One step of an observed path, and what is needed to ask what else might have come of it."""
+
+    likely: Any  # float[S], P(· | s_t, a_t)
+    following: Any  # int32[], s_{t+1}; PAD: not observed
+    key: Any  # of its noise, where that is sampled; else None
 
 
-@partial(jax.jit, static_argnames="num_samples")
-def _estimate(transition, states, actions, key, *, num_samples):
-    steps = (states[:-1], actions, states[1:], jax.random.split(key, actions.shape[0]))
-    # one step after another: side by side, the samples of all steps would not fit a cache
-    return jax.lax.map(lambda step: _histogram(transition, num_samples, *step), steps)
+def observed_step(chances: Successors, state, action, following, key=None) -> ObservedStep:
+    """The step that led from `state` under `action` to `following`; PAD each where it was not observed."""
+    likely = jnp.zeros(chances.states.shape[0], chances.probs.dtype)
+    return ObservedStep(likely.at[chances.states[state, action]].add(chances.probs[state, action]), following, key)
 
 
-def _limit(
-    transition: Float[Array, "A S S"], state: Int[Array, ""], action: Int[Array, ""], following: Int[Array, ""]
-) -> Float[Array, "A S S"]:
+def step_probabilities(
+    states: Int[Array, "*#B K"], probs: Float[Array, "*B K"], observed: ObservedStep, num_samples: int | None
+) -> Float[Array, "*B K"]:
+    """P_cf at one step for any rows of successors: the states that they lead to, or that all lead to, and P of each."""
+    if num_samples is None:
+        return _limit(states, probs, observed)
+    return _histogram(states, probs, observed, num_samples)
+
+
+@partial(jax.jit, static_argnames=("num_samples", "every"))
+def _probabilities(chances: Successors, states, actions, key, *, num_samples, every):
+    leads = chances.states[0, 0] if every else chances.states  # all steps may lead to all states, in their order
+    keys = None if num_samples is None else jax.random.split(key, actions.shape[0])
+
+    def one(x):
+        return step_probabilities(leads, chances.probs, observed_step(chances, *x), num_samples)
+
+    # one step after another: side by side, the samples of all steps would not fit a cache, nor what is sorted a memory
+    return jax.lax.map(one, (states[:-1], actions, states[1:], keys))
+
+
+def _limit(states: Int[Array, "*#B K"], probs: Float[Array, "*B K"], observed: ObservedStep) -> Float[Array, "*B K"]:
     """P_cf at one step: the integral of 1 / L² in closed form, from each start of an arrival to the next."""
-    p = transition[action, state]
-    observed = jnp.arange(p.shape[0]) == following
-    q = jnp.where(observed, 0.0, transition)
-    until = _ratio(p[following], transition[..., following, None])  # r
-    starts = _ratio(p, q)  # r_i
+    p, following = observed.likely, observed.following
+    seen = states == following
+    seen &= probs > 0  # what fills a row up may have any number
+    q = jnp.where(seen, 0.0, probs)
+    until = _ratio(p[following], jnp.sum(jnp.where(seen, probs, 0.0), axis=-1, keepdims=True))  # r
+    starts = _ratio(p[states], q)  # r_i
 
     order = jnp.argsort(starts, axis=-1)
     starts, rates = (jnp.take_along_axis(x, order, axis=-1) for x in (starts, q))
@@ -106,9 +166,9 @@ def _limit(
     wins = rates * jax.lax.cumsum(piece, axis=piece.ndim - 1, reverse=True)
 
     wins = jnp.take_along_axis(wins, jnp.argsort(order, axis=-1), axis=-1)
-    wins = jnp.where(observed, 1.0 / after[..., -1:], wins)
-    possible = transition.any(axis=-1, keepdims=True)
-    return jnp.where(following == PAD, transition, jnp.where(possible, wins, 0.0))
+    wins = jnp.where(seen, 1.0 / after[..., -1:], wins)
+    possible = probs.any(axis=-1, keepdims=True)
+    return jnp.where(following == PAD, probs, jnp.where(possible, wins, 0.0))
 
 
 def _ratio(p: Float[Array, "*#dims"], q: Float[Array, "*#dims"]) -> Float[Array, "*#dims"]:
@@ -117,22 +177,24 @@ def _ratio(p: Float[Array, "*#dims"], q: Float[Array, "*#dims"]) -> Float[Array,
 
 
 def _histogram(
-    transition: Float[Array, "A S S"],
-    num_samples: int,
-    state: Int[Array, ""],
-    action: Int[Array, ""],
-    following: Int[Array, ""],
-    key: jax.Array,
-) -> Float[Array, "A S S"]:
+    states: Int[Array, "*#B K"], probs: Float[Array, "*B K"], observed: ObservedStep, num_samples: int
+) -> Float[Array, "*B K"]:
     """P_cf at one step: how often each state wins the race, over samples of the noise."""
-    p = transition[action, state].astype(jnp.float32)
+    p = observed.likely.astype(jnp.float32)
     num_states = p.shape[0]
-    noise = jax.random.exponential(key, (num_states + 1, num_samples), jnp.float32)
+    noise = jax.random.exponential(observed.key, (num_states + 1, num_samples), jnp.float32)
     first, waiting = noise[0], noise[1:]
-    observed = jnp.arange(num_states)[:, None] == following
-    times = jnp.where(following == PAD, waiting, p[:, None] * first + jnp.where(observed, 0.0, waiting))
+    ahead = jnp.arange(num_states)[:, None] == observed.following
+    times = jnp.where(observed.following == PAD, waiting, p[:, None] * first + jnp.where(ahead, 0.0, waiting))
     strength = 1.0 / jnp.maximum(times, _SOONEST)
-    # samples come last, so that the race is run for a vector of them at a time
-    winner = jnp.argmax(transition.astype(jnp.float32)[..., None] * strength, axis=-2)
-    wins = jnp.sum(winner[..., None, :] == jnp.arange(num_states)[:, None], axis=-1)
-    return jnp.where(transition.any(axis=-1, keepdims=True), wins / num_samples, 0.0).astype(transition.dtype)
+
+    def shares(x):
+        states, probs = x
+        # samples come last, so that the race is run for a vector of them at a time
+        winner = jnp.argmax(probs.astype(jnp.float32)[..., None] * strength[states], axis=-2)
+        wins = jnp.sum(winner[..., None, :] == jnp.arange(probs.shape[-1])[:, None], axis=-1)
+        return jnp.where(probs.any(axis=-1, keepdims=True), wins / num_samples, 0.0).astype(probs.dtype)
+
+    if states.ndim < 3:
+        return shares((states, probs))
+    return jax.lax.map(shares, (states, probs))  # the samples of one state fit a cache

@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jaxtyping import Array, Bool
 
 from pprjax.certify.tables import UNAVAILABLE, tabulate
 from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.rollout import trace
+from pprjax.successors import Successors, successors
 from pprjax.task import Task
 
 
@@ -26,7 +28,7 @@ class PlanningWorld:
     """
 
     following: Any  # int32[A, N], where actions lead
-    transition: Any  # float[A, N, N], P(s' | s, a)
+    chances: Any  # Successors of N states and A actions
     reward: Any  # float[A, N], -inf where an action is not available
     ended: Any  # bool[N], the world ends a path here
     stops: Any  # bool[N], it ends, or no action is available
@@ -56,7 +58,7 @@ def deterministic_world(task: Task) -> PlanningWorld:
     stops = ~usable.any(0)
     return PlanningWorld(
         following=np.where(usable, following, np.arange(tables.num_rows, dtype=np.int32)),
-        transition=None,
+        chances=None,
         reward=np.where(stops, 0.0, np.where(usable, tables.reward.T, -np.inf)).astype(tables.reward.dtype),
         ended=tables.ended,
         stops=stops,
@@ -70,10 +72,12 @@ def deterministic_world(task: Task) -> PlanningWorld:
 @jax.jit
 def stochastic_world(task: Task) -> PlanningWorld | None:
     """None where the world turns out to be deterministic."""
-    transition = task.env.transition_probs(task.params)
-    if transition is None:
+    chances = successors(task.env, task.params)
+    if chances is None:
         return None
-    ids = jnp.arange(transition.shape[0])
+    if chances.probs.ndim > 3:
+        raise UserError("task.params: expected the same chances at each step, for what was observed tells of the noise")
+    ids = jnp.arange(chances.states.shape[0], dtype=jnp.int32)
     states = jax.vmap(lambda i: task.env.state_from_id(i, task.params))(ids)
     usable = jax.vmap(task.available)(states).T
     ended = jax.vmap(lambda state: task.env.is_terminated(state, task.params))(states)
@@ -82,7 +86,7 @@ def stochastic_world(task: Task) -> PlanningWorld | None:
     reward = jax.vmap(lambda action: jax.vmap(lambda state: earned(state, action)[1])(states))(jnp.arange(len(usable)))
     return PlanningWorld(
         following=None,
-        transition=jnp.where(stops[:, None], jnp.eye(len(ids), dtype=transition.dtype), jnp.moveaxis(transition, 1, 0)),
+        chances=_staying(chances, stops),
         reward=jnp.where(stops, 0.0, jnp.where(usable, reward, -jnp.inf)),
         ended=ended,
         stops=stops,
@@ -90,6 +94,16 @@ def stochastic_world(task: Task) -> PlanningWorld | None:
         state_id=ids,
         states=states,
         num_states=len(ids),
+    )
+
+
+def _staying(chances: Successors, stops: Bool[Array, " N"]) -> Successors:
+    """The same chances, but for states that surely lead to themselves."""
+    first = jnp.arange(chances.states.shape[-1]) == 0
+    here = jnp.arange(len(stops), dtype=jnp.int32)[:, None, None]
+    stay = stops[:, None, None]
+    return Successors(
+        jnp.where(stay, here, chances.states), jnp.where(stay, first.astype(chances.probs.dtype), chances.probs)
     )
 
 
@@ -123,14 +137,15 @@ def observed_in_stochastic(task: Task, world: PlanningWorld, originals: Paths) -
     if originals.actions is None:
         raise UserError("originals: expected actions, which a stochastic world does not give away; got none")
     symbols, actions = np.asarray(originals.symbols), np.asarray(originals.actions)
-    symbol, transition, reward, stops = map(np.asarray, (world.symbol, world.transition, world.reward, world.stops))
+    symbol, reward, stops = map(np.asarray, (world.symbol, world.reward, world.stops))
+    leads, probs = map(np.asarray, (world.chances.states, world.chances.probs))
     order = np.argsort(symbol)
     states = order[np.minimum(np.searchsorted(symbol, symbols, sorter=order), len(order) - 1)].astype(np.int32)
     lengths = np.asarray(originals.lengths)[:, None]
     on_path = np.arange(symbols.shape[1]) < lengths
     known = (symbol[states] == symbols) | ~on_path
     here, there, taken = states[:, :-1], states[:, 1:], np.clip(actions, 0, len(reward) - 1)
-    possible = (transition[taken, here, there] > 0) & ~stops[here]
+    possible = ((leads[here, taken] == there[..., None]) & (probs[here, taken] > 0)).any(-1) & ~stops[here]
     possible &= (taken == actions) & np.isfinite(reward[taken, here])
     valid = known.all(1) & (possible | ~on_path[:, 1:]).all(1) & (lengths[:, 0] - 1 <= task.horizon)
     return Observed(

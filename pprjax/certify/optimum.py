@@ -27,7 +27,7 @@ from pprjax.config import Config
 from pprjax.errors import UserError
 from pprjax.metrics import Scores
 from pprjax.paths import Paths
-from pprjax.result import Recourse
+from pprjax.result import Recourse, surely
 from pprjax.ruled import with_rules
 from pprjax.task import Task
 
@@ -86,6 +86,7 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
         greedy_reward=nothing,
         curve=np.zeros((size, 0)),
         diversity=metrics.diversity(paths, path, size),
+        **surely(status != "infeasible", size),
     )
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Array, Int
 from pprjax.errors import UserError
 from pprjax.reward import Habit
 from pprjax.ruled import without_rules
+from pprjax.successors import successors
 from pprjax.task import State, Task
 from pprjax.worlds import env_name
 
@@ -222,11 +223,11 @@ def _check_id(ids: np.ndarray, num_states: int) -> None:
 def _chance(task: Task) -> str:
     """Why a world does not count as deterministic."""
     task = without_rules(task)
-    probs = task.env.transition_probs(task.params) if hasattr(task.env, "transition_probs") else None
-    if probs is None:
+    chances = successors(task.env, task.params)
+    if chances is None:
         return (
             "one that says so: `Task(…, deterministic=True)` if it never rolls dice, for draws alone can't tell; "
             f"{env_name(task.env)} says nothing"
         )
-    *_, state, action = np.argwhere((np.asarray(probs) > 0).sum(-1) > 1)[0]
+    *_, state, action = np.argwhere((np.asarray(chances.probs) > 0).sum(-1) > 1)[0]
     return f"got one where chance decides where action {action} in state {state} leads"

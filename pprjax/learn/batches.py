@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from threading import Event, Lock
 from typing import Any, cast
 
@@ -26,13 +26,15 @@ from pprjax.constraints import kept_symbols, without_keep
 from pprjax.errors import UserError
 from pprjax.ladder import Ladder, Points, Wanted
 from pprjax.learn import archive, learner
+from pprjax.learn.reliable import measured, row_keys
 from pprjax.learn.stopping import LOOKS, Stop, kept_where
 from pprjax.metrics import SAME, Scores
 from pprjax.paths import PAD, Paths, fill_of
 from pprjax.progress import progress_bar
-from pprjax.result import Frontier, Recourse
+from pprjax.result import Frontier, Recourse, surely
 from pprjax.rollout import Trajectory, trace
 from pprjax.ruled import with_rules
+from pprjax.runs import RUNS
 from pprjax.task import Task
 
 CHUNK = 64
@@ -56,12 +58,21 @@ def learn(
     stop: Stop = Stop(),
     ids: Int[np.ndarray, " B"] | None = None,
     chunk: int | None = None,
+    runs: int = RUNS,
     progress: bool | None = None,
 ) -> Recourse:
     """`pprjax.recourse` by Algorithm 1: the best of all paths that were sampled. Its arguments were checked there."""
-    wanted = Wanted(n_recourses=n_recourses, min_distance=min_distance)
+    runs = runs if task.goal is not None and not task.deterministic else 0
+    wanted = Wanted(n_recourses=n_recourses, min_distance=min_distance, runs=runs)
     result = _trained(task, originals, config, key, wanted, stop=stop, ids=ids, chunk=chunk, progress=progress)
-    return _assemble(task, originals, config, result, n_recourses)
+    numbers = np.arange(len(originals)) if ids is None else np.asarray(ids)
+
+    def told(path, rank, best):
+        keys = row_keys(key, numbers[path], rank)
+        reacting = np.asarray(result.reacting, float)
+        return measured(task, best, np.asarray(result.original_goal)[path], reacting, keys, runs)
+
+    return _assemble(task, originals, config, result, n_recourses, told)
 
 
 def learn_frontier(
@@ -179,6 +190,7 @@ class _Result:
     curve: jax.Array
     archive: archive.Archive | None
     ladder: Ladder | None
+    reacting: jax.Array  # float[], the share of fresh runs of the trained Q's policy that meet the goal; NaN: no runs
 
 
 def _workers() -> tuple[list[Any], int]:
@@ -223,6 +235,10 @@ def _solve_piece(
         if not stop.never and end < total:
             done = stop.reached(np.asarray(trained.curve)[:, :end], np.asarray(trained.best.met))
             last = np.where(done & ~ended, end, last)
+    reacting = np.full(size, np.nan)
+    if wanted.runs:
+        with turn:
+            *_, reacting = _reacting(wanted.runs)(*shared, inputs, (original, keys, trained), mesh=mesh)
     curve = np.asarray(trained.curve)
     settled = np.take_along_axis(curve, last[:, None] - 1, axis=1)
     return jax.device_get(
@@ -233,6 +249,7 @@ def _solve_piece(
             curve=jnp.asarray(np.where(np.arange(total) < last[:, None], curve, settled)),
             archive=trained.archive,
             ladder=trained.ladder,
+            reacting=jnp.asarray(reacting),
         )
     )
 
@@ -265,7 +282,25 @@ _start = _each(learner.init)
 _train = _each(learner.train)
 
 
-def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_recourses: int) -> Recourse:
+@cache
+def _reacting(runs: int):
+    """The program that tells how likely the trained Q's policy is to work."""
+
+    def one(task, original, config, state, keys, start, stop):
+        del start, stop
+        return learner.reliability(task, original, config, state, jax.random.fold_in(keys[1], 0), runs)
+
+    return _each(one)
+
+
+def _assemble(
+    task: Task,
+    originals: Paths,
+    config: Config,
+    result: _Result,
+    n_recourses: int,
+    reliability: Callable[..., dict[str, np.ndarray]],
+) -> Recourse:
     size = len(originals)
     lambdas = _lambdas(config, size)
     best, greedy = jax.tree.map(np.asarray, (result.best, result.greedy))
@@ -273,6 +308,12 @@ def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_r
     if result.archive is not None:
         best, path, rank = _ranked(best, result.archive, n_recourses)
     feasible = np.ones(len(rank), bool) if task.constraints is None else np.asarray(best.met)
+    works = surely(np.asarray(best.met), size) if task.deterministic else reliability(path, rank, best)
+    least = None if task.constraints is None else task.constraints.min_reliability
+    if least is not None:
+        feasible = feasible & ~(works["reliability"] < np.asarray(least))  # NaN, where it was not measured, is no less
+    for name in ("reliability", "reliability_error"):
+        works[name] = np.where(feasible, works[name], np.nan)
     if not feasible.all():
         best = _where_feasible(feasible, best)
     width = int(best.num_actions.max()) + 1
@@ -308,6 +349,7 @@ def _assemble(task: Task, originals: Paths, config: Config, result: _Result, n_r
         lambda_path=lambdas[0],
         lambda_policy=lambdas[1],
         diversity=metrics.diversity(paths, path, size, config.apart),
+        **works,
     )
 
 

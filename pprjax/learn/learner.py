@@ -18,6 +18,7 @@ from pprjax.ladder import Ladder, Wanted
 from pprjax.learn import archive, exploration, ranking, replay
 from pprjax.learn.archive import Archive
 from pprjax.learn.networks import QNetwork
+from pprjax.learn.reliable import reliable
 from pprjax.learn.replay import Replay, Tuples
 from pprjax.paths import PAD
 from pprjax.rollout import Behaviour, Original, Trajectory, rollout
@@ -145,18 +146,32 @@ def explore(
     if state.ladder is not None:
         best = _rungs(state.ladder, best, jax.random.fold_in(key_lanes, 2), config.num_paths)
     behaviour = exploration.behaviours(config, key_lanes, own, best, eps, iteration)
-    greedy = Behaviour(
+    behaviour = jax.tree.map(
+        lambda lanes, last: jnp.append(lanes, last[None].astype(lanes.dtype), 0), behaviour, _greedy(task)
+    )
+    keys = jax.random.split(key_paths, config.num_paths + 1)
+    bonus = jnp.where(harvest, 0.0, exploration.bonus(state.counts, config.c_e))
+    return sample_paths(task, original, config, state, behaviour, keys, bonus)
+
+
+def _greedy(task: Task) -> Behaviour:
+    """A lane that maximizes Q all the way."""
+    return Behaviour(
         forced=jnp.full(task.horizon, PAD, jnp.int32),
         explore=jnp.zeros(task.horizon, bool),
         from_policy=jnp.bool_(False),
         uniform=jnp.zeros(task.horizon),
     )
-    behaviour = jax.tree.map(
-        lambda lanes, last: jnp.append(lanes, last[None].astype(lanes.dtype), 0), behaviour, greedy
-    )
-    keys = jax.random.split(key_paths, config.num_paths + 1)
-    bonus = jnp.where(harvest, 0.0, exploration.bonus(state.counts, config.c_e))
-    return sample_paths(task, original, config, state, behaviour, keys, bonus)
+
+
+def reliability(
+    task: Task, original: Original, config: Config, state: LearnerState, key: jax.Array, runs: int
+) -> Float[Array, ""]:
+    """The share of fresh runs of the greedy policy, which reacts to chance, that meet the goal and keep the
+    constraints."""
+    lanes = jax.tree.map(lambda x: jnp.broadcast_to(x, (runs, *x.shape)), _greedy(task))
+    bonus = jnp.zeros_like(state.counts, jnp.result_type(float))
+    return jnp.mean(sample_paths(task, original, config, state, lanes, jax.random.split(key, runs), bonus).met)
 
 
 def _rungs(found: Ladder, best: Int[Array, " T"], key: jax.Array, num_paths: int) -> Int[Array, "b T"]:
@@ -197,8 +212,8 @@ def learn_from(
     """What an iteration of Algorithm 1 does with its b paths: keep the k best, update Q, sync the target every C."""
     order = ranking.best_first(lanes)[: config.num_best]
     kept = jax.tree.map(lambda x: x[order], lanes)
-    first = jax.tree.map(lambda x: x[0], kept)
-    best = ranking.better(state.best, first)
+    answers = reliable(task, original, lanes, jax.random.fold_in(key, 0))
+    best = ranking.better(state.best, ranking.best_of(answers))
     missed = jnp.max(jnp.where(lanes.met, -jnp.inf, lanes.reward))
 
     state = replace(
@@ -208,8 +223,8 @@ def learn_from(
         best=best,
         curve=state.curve.at[iteration].set(best.reward),
         best_missed=jnp.maximum(state.best_missed, missed),
-        archive=None if state.archive is None else archive.extend(state.archive, lanes, config.apart),
-        ladder=None if state.ladder is None else climb(state.ladder, config, lanes),
+        archive=None if state.archive is None else archive.extend(state.archive, answers, config.apart),
+        ladder=None if state.ladder is None else climb(state.ladder, config, answers),
         scale=jnp.where(
             state.scale > 0, state.scale, RETURN_SCALE / jnp.maximum(jnp.mean(jnp.abs(lanes.reward)), 1e-6)
         ),
@@ -230,15 +245,18 @@ def learn_from(
     return replace(state, target_params=target_params)
 
 
-def harvest(config: Config, state: LearnerState, lanes: Trajectory) -> LearnerState:
+def harvest(
+    task: Task, original: Original, config: Config, state: LearnerState, lanes: Trajectory, key: jax.Array
+) -> LearnerState:
     """The best of all paths, with those that the trained Q gives: its greedy one, the last of them, and b more."""
     lanes = jax.tree.map(lambda x: jnp.roll(x, 1, axis=0), lanes)
+    answers = reliable(task, original, lanes, key)
     return replace(
         state,
-        best=ranking.better(state.best, ranking.best_of(lanes)),
+        best=ranking.better(state.best, ranking.best_of(answers)),
         greedy=jax.tree.map(lambda x: x[0], lanes),
-        archive=None if state.archive is None else archive.extend(state.archive, lanes, config.apart),
-        ladder=None if state.ladder is None else climb(state.ladder, config, lanes),
+        archive=None if state.archive is None else archive.extend(state.archive, answers, config.apart),
+        ladder=None if state.ladder is None else climb(state.ladder, config, answers),
     )
 
 
@@ -358,7 +376,7 @@ def train(
         drawn = jax.tree.map(lambda x: x[:-1], lanes)
         return jax.lax.cond(
             harvests,
-            lambda state: harvest(config, state, lanes),
+            lambda state: harvest(task, original, config, state, lanes, jax.random.fold_in(keys[1], 1)),
             lambda state: learn_from(task, original, config, state, drawn, iteration, key_tuples),
             state,
         )

@@ -186,7 +186,7 @@ def join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, An
         "num_paths": log.num_paths,
         "num_rejected": log.rejected.height,
         "deterministic": fitted.deterministic,
-        "chance": fitted.transition is not None,
+        "chance": fitted.successors is not None,
         "evidence": fitted.evidence,
         "rules": fitted.named_rules(),
         "rules_left_out": fitted.rules_left_out,

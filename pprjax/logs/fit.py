@@ -20,9 +20,7 @@ from pprjax.logs.mining import mined
 from pprjax.logs.rules import check_goal, parsed
 from pprjax.logs.steps import Steps
 from pprjax.logs.words import unknown_state
-
-MAX_STOCHASTIC_STATES = 512
-"""A world in which chance decides takes S² A numbers; from here on that is refused."""
+from pprjax.successors import MAX_NUMBERS
 
 MOST_ASKED = 6
 """States that a goal may ask to visit or to avoid; with each the world has twice as many states."""
@@ -59,8 +57,8 @@ def fit_log(
 
     Raises:
         ValueError: the goal is none of these, its state, label or rewards are not in the log, an option is out of
-            range, a step contradicts `deterministic`, chance decides in a world of more than 512 states, a rule is
-            none, the rules contradict each other or the goal, or no path of the log meets the goal and keeps them
+            range, a step contradicts `deterministic`, chance decides and where it leads takes more than 1 GiB, a rule
+            is none, the rules contradict each other or the goal, or no path of the log meets the goal and keeps them
             all, where more are to be mined.
     """
     if smoothing is not None and not (np.isfinite(smoothing) and smoothing > 0):
@@ -75,7 +73,7 @@ def fit_log(
     names = {"agent": agents, "state": states, "action": actions, "next": states}
     numbered = counts.with_columns(numbers(counts[column], known) for column, known in names.items())
     steps = Steps.of(numbered, len(states), len(actions), acted=log.acted)
-    _check_chance(steps)
+    steps.check_chances()
     wanted = _wanted(goal, log, states, steps.visits, _most_marks(steps))
     ends_there = wanted.ends if wanted.ends is not None and not wanted.marks.size else False
     likelihoods = {} if smoothing is not None else _likelihoods(numbered)
@@ -116,19 +114,11 @@ def _check_deterministic(log: Log) -> None:
         )
 
 
-def _check_chance(steps: Steps) -> None:
-    if steps.chances is not None and steps.num_states > MAX_STOCHASTIC_STATES:
-        raise UserError(
-            f"log: chance decides in this world, and it has {steps.num_states} states, more than "
-            f"{MAX_STOCHASTIC_STATES}"
-        )
-
-
 def _most_marks(steps: Steps) -> int:
     """How many marks leave the world that remembers them small enough."""
     if steps.chances is None:
         return MOST_ASKED
-    return int(min(MOST_ASKED, np.log2(MAX_STOCHASTIC_STATES / steps.num_states)))
+    return int(min(MOST_ASKED, np.log2(MAX_NUMBERS / (steps.num_states * steps.width * steps.most_successors))))
 
 
 def _natural(columns: list[pl.Series]) -> np.ndarray:

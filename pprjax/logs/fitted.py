@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from pprjax import goals
 from pprjax.baselines.counterfactual import counterfactual_probabilities
@@ -25,6 +26,7 @@ from pprjax.logs.bins import Edges
 from pprjax.logs.steps import Steps
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
+from pprjax.successors import Successors
 from pprjax.task import Task
 
 MAX_CHANCES = 2**27
@@ -55,9 +57,14 @@ class Fitted:
     rules_left_out: int = 0  # that all good paths keep and no recourse is held to, see `pprjax.logs.mining`
 
     @cached_property
-    def transition(self) -> Float[np.ndarray, "S A S"] | None:
+    def successors(self) -> Successors | None:
         """P(s' | s, a); None where no step contradicts another."""
-        return self.steps.transition()
+        return self.steps.successors()
+
+    @property
+    def transition(self) -> Float[np.ndarray, "S A S"] | None:
+        """The same as a table of all S next states, for small worlds."""
+        return None if self.successors is None else self.successors.table()
 
     @property
     def evidence(self) -> tuple[int, int]:
@@ -74,13 +81,13 @@ class Fitted:
         """The world, with memory of the marks, as a TabularMDP; it starts in state 0, see `task`."""
         tabular = importlib.metadata.entry_points(group="pprjax.worlds")["tabular"].load()
         world = tabular(
-            None if self.transition is not None else marks.following(self.steps.next_state(), self.marks),
+            None if self.successors is not None else marks.following(self.steps.next_state(), self.marks),
             np.tile(self.steps.table(self.steps.reward, 0.0), (self._memories, 1)),
             np.tile(self.terminal, self._memories) | (False if self.ends is None else self.ends),
             0,
             self.max_steps,
             symbols=np.tile(np.arange(len(self.states)), self._memories),
-            transition=None if self.transition is None else marks.chances(self.transition, self.marks),
+            transition=None if self.successors is None else marks.chances(self.successors, self.marks),
             action_set_size=len(self.actions),
         )
         world.deterministic = self.deterministic  # a table that no step contradicts is no proof
@@ -104,13 +111,13 @@ class Fitted:
         total = np.bincount(state, counts, len(self.states))[state]
         return imitation.smoothed(counts, total, self.steps.shared, self.smoothing)
 
-    def task(self, agent: int, start: int, transition: Float[Array, "T S A S"] | None = None) -> Task:
+    def task(self, agent: int, start: int, chances: Successors | None = None) -> Task:
         """The task of an agent whose paths begin in a state, both by their numbers; with chances for each step."""
         first = marks.visited(np.array([start]), self.marks)[0] * len(self.states) + start
         params = self.env.default_params.replace(start=jnp.int32(first))
-        if transition is not None:
-            remembered = marks.chances(np.asarray(transition), self.marks)
-            params = self.env.with_chances(params, jnp.asarray(remembered, jnp.result_type(float)))
+        if chances is not None:
+            remembered = marks.chances(chances, self.marks)
+            params = self.env.with_chances(params, jax.tree.map(jnp.asarray, remembered))
         policy = TablePolicy(jnp.asarray(self.world_probs(agent)))
         return Task(self.env, policy, goal=self.goal, params=params, constraints=Constraints(rules=self.rules))
 
@@ -135,17 +142,15 @@ class Fitted:
         return np.tile(table, (self._memories, 1))
 
     def check_noise(self) -> None:
-        """Raise a ValueError where the observed noise of a path takes too much: T S² A is more than 2²⁷."""
-        needed = 0 if self.transition is None else self.max_steps * self.transition.size * self._memories**2
+        """Raise a ValueError where the observed noise of a path takes too much: T·S·A·K is more than 2²⁷."""
+        needed = 0 if self.successors is None else self.max_steps * self.successors.probs.size * self._memories
         if needed > MAX_CHANCES:
             raise UserError(
                 f"noise: the observed noise of a path takes {needed:,} chances, of {self.max_steps} steps in a world "
                 f"of {self.env.num_states} states, more than {MAX_CHANCES:,}"
             )
 
-    def counterfactual(
-        self, states: Int[np.ndarray, " n"], actions: Int[np.ndarray, " n-1"]
-    ) -> Float[Array, "T S A S"] | None:
+    def counterfactual(self, states: Int[np.ndarray, " n"], actions: Int[np.ndarray, " n-1"]) -> Successors | None:
         """The chances of each step on the trip that took this path; None where no step contradicts another.
 
         The noise of a step is what the path tells of it (see `pprjax.baselines.counterfactual`): who does there what
@@ -154,25 +159,26 @@ class Fitted:
         Raises:
             ValueError: as `check_noise`.
         """
-        if self.transition is None:
+        if self.successors is None:
             return None
         self.check_noise()
         passed = np.full(self.max_steps + 1, PAD, np.int32)
         done = np.full(self.max_steps, PAD, np.int32)
         passed[: len(states)] = states[: len(passed)]
         done[: len(actions)] = actions[: len(done)]
-        by_action = jnp.moveaxis(jnp.asarray(self.transition, jnp.result_type(float)), 0, 1)
-        return jnp.moveaxis(counterfactual_probabilities(by_action, passed, done), 1, 2)
+        return counterfactual_probabilities(self.successors, passed, done)
 
-    def probability(self, paths: Paths, transition: Float[Array, "T S A S"] | None = None) -> Float[np.ndarray, " B"]:
+    def probability(self, paths: Paths, chances: Successors | None = None) -> Float[np.ndarray, " B"]:
         """How likely the actions of a path lead along its states: 1 where no step contradicts another."""
-        chances = self.transition if transition is None else np.asarray(transition)
+        chances = self.successors if chances is None else chances
         if chances is None:
             return np.ones(len(paths))
         states, actions = np.asarray(paths.symbols), np.asarray(paths.actions)
         moves = np.arange(actions.shape[1]) < np.asarray(paths.lengths)[:, None] - 1
-        edge = states[:, :-1], actions, states[:, 1:]
-        steps = chances[edge] if transition is None else chances[np.arange(actions.shape[1]), *edge]
+        here = states[:, :-1], actions
+        time = (np.arange(actions.shape[1]),) if chances.probs.ndim > 3 else ()
+        leads, probs = np.asarray(chances.states)[here], np.asarray(chances.probs[(*time, *here)])
+        steps = np.where(leads == states[:, 1:, None], probs, 0.0).sum(-1)
         return np.where(moves, steps, 1.0).prod(1)
 
     def met(

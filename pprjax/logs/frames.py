@@ -166,7 +166,7 @@ def check(fitted: Fitted, config: Config, search: Search) -> None:
     if search.method not in ("exact", "search"):
         return
     whole_costs(config)
-    if fitted.transition is not None:
+    if fitted.successors is not None:
         raise UserError("method: chance decides in this log's world, so nothing can be certified; expected learn")
     if not fitted.deterministic:
         raise UserError(
@@ -250,7 +250,7 @@ def _found(
 ) -> tuple[Recourse, Frontier | None]:
     """The recourses, and the frontier that they are on where it is wanted."""
     if not ladder:
-        best = recourse(task, paths, config, **options)
+        best = recourse(task, paths, config, runs=0, **options)
         return dataclasses.replace(best, paths=fitted.to_actions(best.paths)), None
     every = frontier(task, paths, config, **options)
     every = dataclasses.replace(every, paths=fitted.to_actions(every.paths))
@@ -261,7 +261,7 @@ def _trips(
     fitted: Fitted, paths: Paths, mine: Int[np.ndarray, " M"], noise: Noise
 ) -> Iterator[tuple[Int[np.ndarray, " K"], Any]]:
     """Which of these paths share a world, and its chances: all, or each its own where its noise is known."""
-    if noise == "fresh" or fitted.transition is None:
+    if noise == "fresh" or fitted.successors is None:
         yield mine, None
         return
     symbols, actions = np.asarray(paths.symbols), np.asarray(paths.actions)

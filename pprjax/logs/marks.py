@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
+
+from pprjax.successors import Successors
 
 MAX_MARKS = 2
 
@@ -29,16 +31,20 @@ def following(next_state: Int[np.ndarray, "S A"], marks: Int[np.ndarray, " k"]) 
     return np.where(np.tile(next_state, (len(after), 1)) < 0, -1, np.concatenate(after))
 
 
-def chances(transition: Float[np.ndarray, "*T S A S"], marks: Int[np.ndarray, " k"]) -> Float[np.ndarray, "*T R A R"]:
-    """P(s' | s, a) in the world that remembers, R = S·2^k."""
-    size = transition.shape[-1]
+def chances(found: Successors, marks: Int[np.ndarray, " k"]) -> Successors:
+    """P(s' | s, a) in the world that remembers, R = S·2^k states of as many successors."""
+    if not marks.size:
+        return found
+    size = len(found.states)
     bit = visited(np.arange(size)[:, None], marks)[:, 0]
-    blocks = []
+    states, probs = [], []
     for b in range(2 ** len(marks)):
-        block = np.zeros((*transition.shape[:-1], size * 2 ** len(marks)))
-        block[..., (b | bit) * size + np.arange(size)] = transition
-        blocks.append(block)
-    return np.concatenate(blocks, axis=-3)
+        after = (b | bit[found.states]) * size + found.states
+        order = np.argsort(after, axis=-1, kind="stable")
+        states.append(np.take_along_axis(after, order, axis=-1))
+        order = order.reshape((1,) * (np.ndim(found.probs) - 3) + order.shape)
+        probs.append(np.take_along_axis(np.asarray(found.probs), order, axis=-1))
+    return Successors(np.concatenate(states).astype(np.int32), np.concatenate(probs, axis=-3))
 
 
 class Votes(NamedTuple):

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 
 from pprjax.certify.limits import TooLargeError
 from pprjax.logs import imitation
+from pprjax.successors import Successors, check_size
 
 MAX_TABLE = 2**26
 """The most numbers of a table of states × actions."""
@@ -108,11 +109,26 @@ class Steps:
         """Where each action leads; -1 where it was never taken."""
         return self.table(self.target, -1)
 
-    def transition(self) -> Float[np.ndarray, "S A S"] | None:
-        """The shares, where chance decides."""
+    @property
+    def most_successors(self) -> int:
+        """K, the most states that one of the E has led to."""
+        return 1 if self.chances is None else int(self.chances.group_by("step").len()["len"].to_numpy().max(initial=1))
+
+    def check_chances(self) -> None:
+        """Raise a ValueError where chance decides and the table of where it leads takes too much."""
+        if self.chances is not None:
+            where = "log: chance decides in this world, and"
+            check_size(where, self.num_states, self.width, self.most_successors)
+
+    def successors(self) -> Successors | None:
+        """The shares, where chance decides.
+
+        Raises:
+            ValueError: as `check_chances`.
+        """
         if self.chances is None:
             return None
-        shares = np.zeros((self.num_states, self.width, self.num_states))
-        step = self.chances["step"].to_numpy()
-        shares[self.state[step], self.column[step], self.chances["target"].to_numpy()] = self.chances["share"]
-        return shares
+        self.check_chances()
+        step, target, share = (self.chances[c].to_numpy() for c in ("step", "target", "share"))
+        sizes: dict[str, int] = dict(num_states=self.num_states, num_actions=self.width)
+        return Successors.from_steps(self.state[step], self.column[step], target, share, **sizes)

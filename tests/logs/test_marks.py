@@ -15,6 +15,7 @@ from pprjax.logs import marks
 from pprjax.logs.fit import fit_log
 from pprjax.logs.frames import recourse_frame
 from pprjax.logs.read import read_log
+from pprjax.successors import Successors
 
 LABELLED = dataclasses.replace(NAMED, good="good")
 
@@ -27,8 +28,13 @@ def test_the_world_that_remembers_is_the_world_and_what_was_visited(seed, num_ma
     next_state = rng.integers(-1, size, (size, num_actions))
     marked = rng.choice(size, num_marks, replace=False)
     table = marks.following(next_state, marked)
-    chances = marks.chances(rng.dirichlet(np.ones(size), (size, num_actions)), marked)
-    certain = marks.chances(np.eye(size)[next_state] * (next_state >= 0)[..., None], marked)
+    chances, certain = (
+        marks.chances(Successors.of(probs), marked).table()
+        for probs in (
+            rng.dirichlet(np.ones(size), (size, num_actions)),
+            np.eye(size)[next_state] * (next_state >= 0)[..., None],
+        )
+    )
     np.testing.assert_allclose(chances.sum(-1), 1.0)
     path = [int(rng.integers(size))]
     bits = marks.visited(np.array(path), marked)[0]

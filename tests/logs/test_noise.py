@@ -63,7 +63,7 @@ def test_who_does_what_was_done_gets_where_the_path_went(slippery):
         agent = fitted.agents.tolist().index(row["agent"])
         assert (walked(fitted.task(agent, states[0], chances), actions, keys) == states).all()
         by_chance += (walked(fitted.task(agent, states[0]), actions, keys) != states).any()
-        later = chances[len(actions) :]
+        later = chances.table()[len(actions) :]
         np.testing.assert_allclose(later, np.broadcast_to(fitted.transition, later.shape), rtol=1e-6)
     assert by_chance > 3  # which without that noise is a matter of luck
 

@@ -1,0 +1,179 @@
+"""Where chance leads, stored as what occurs: the same worlds as tables of all next states."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pprjax_envs import TabularMDP
+
+import pprjax
+from pprjax.baselines import counterfactual_probabilities
+from pprjax.successors import Successors, successors
+
+S, A = 5, 3
+SEEDS = st.integers(0, 2**31 - 1)
+
+
+def random_table(rng, steps=()):
+    """P(s' | s, a) with gaps, the same for all steps, and actions that are not available; one leads anywhere."""
+    gaps = rng.random((S, A, S)) < 0.5
+    gaps[0, 0] = False
+    probs = np.where(gaps, 0.0, rng.dirichlet(np.ones(S), (*steps, S, A)))
+    sums = probs.sum(-1, keepdims=True)
+    return np.divide(probs, sums, out=np.zeros_like(probs), where=sums > 0)
+
+
+@settings(deadline=None, max_examples=40)
+@given(SEEDS, st.booleans())
+def test_they_are_the_table_again(seed, timed):
+    table = random_table(np.random.default_rng(seed), (2,) if timed else ())
+    table[..., 0, 0, :] = 0
+    found = Successors.of(table)
+    np.testing.assert_array_equal(found.table(), table)
+    assert found.states.shape[-1] == max((table.reshape(-1, S, A, S) > 0).any(0).sum(-1).max(), 1)
+    np.testing.assert_array_equal(Successors.every(table).table(), table)
+
+
+@settings(deadline=None, max_examples=20)
+@given(SEEDS)
+def test_a_list_of_what_may_happen_adds_up(seed):
+    rng = np.random.default_rng(seed)
+    table = random_table(rng)
+    state, action, following = np.nonzero(table)
+    prob = table[state, action, following]
+    order = rng.permutation(2 * len(prob))
+    halves = (np.tile(x, 2)[order] for x in (state, action, following, prob / 2))
+    found = Successors.from_steps(*halves, num_states=S, num_actions=A)
+    np.testing.assert_allclose(found.table(), table, atol=1e-15)
+    some = Successors.from_steps(np.array([1]), np.array([0]), np.array([2]), np.array([1.0]))
+    assert some.table().shape == (3, 1, 3)
+
+
+def test_a_world_of_them_is_that_of_the_table():
+    rng = np.random.default_rng(0)
+    table = random_table(rng)
+    rest = dict(reward=np.zeros((S, A)), terminal=np.arange(S) == S - 1)
+    found = Successors.of(table)
+    backwards = Successors(found.states[..., ::-1], found.probs[..., ::-1])  # in any order, filled up with anything
+    filled = Successors(np.where(found.probs > 0, found.states, -1), found.probs)
+    worlds = [TabularMDP(transition=x, **rest) for x in (table, filled, backwards)]
+    for world in worlds:
+        table_of = world.transition_probs(world.default_params)
+        np.testing.assert_allclose(table_of[:-1], table[:-1], atol=1e-6)
+        assert not table_of[-1].any()  # nothing is available where paths end
+    keys = jax.random.split(jax.random.key(0), 100)
+    draws = [
+        jax.vmap(lambda key, world=world: world.step_env(key, state_of(world, 1), 0, world.default_params)[1].id)(keys)
+        for world in worlds
+    ]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert (table[1, 0, np.asarray(draws[2])] > 0).all()
+
+
+def state_of(world, number):
+    return world.state_from_id(np.int32(number), world.default_params)
+
+
+@settings(deadline=None, max_examples=15)
+@given(SEEDS)
+def test_noise_that_was_observed_is_that_of_the_table(seed):
+    rng = np.random.default_rng(seed)
+    table = random_table(rng)
+    state, action, following = rng.choice(np.argwhere(table > 0))
+    states, actions = np.array([state, following, -1]), np.array([action, -1])
+    found = counterfactual_probabilities(Successors.of(table), states, actions)
+    dense = counterfactual_probabilities(np.moveaxis(table, 1, 0), states, actions)
+    np.testing.assert_allclose(found.table(), np.moveaxis(dense, 1, 2), atol=1e-6)
+    assert found.probs[0, state, action].max() == 1
+    sampled = dict(num_samples=50, key=jax.random.key(seed))
+    found = counterfactual_probabilities(Successors.of(table), states, actions, **sampled)
+    dense = counterfactual_probabilities(np.moveaxis(table, 1, 0), states, actions, **sampled)
+    np.testing.assert_allclose(found.table(), np.moveaxis(dense, 1, 2), atol=1e-6)
+
+
+ONE = dict(state=np.array([0]), action=np.array([0]), next_state=np.array([1]), prob=np.array([1.0]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(state=np.array([0, 1])), "expected four lists of one length, got shapes"),
+        (dict(num_states=1), r"next_state: expected integers in \[0, 0\], got 1"),
+        (dict(action=np.array([-1])), r"action: expected integers in \[0, .*\], got -1"),
+        (dict(state=np.array([0.0])), "state: expected integers .*, got float64"),
+    ],
+)  # fmt: skip
+def test_bad_lists_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Successors.from_steps(**ONE | changes)
+
+
+STATES, PROBS = np.zeros((2, 1, 2), np.int32) + np.arange(2), np.full((2, 1, 2), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("states", "probs", "message"),
+    [
+        (STATES[0], PROBS[0], r"transition\.states: expected int\[S, A, K\], got shape \(1, 2\)"),
+        (STATES, PROBS[:1], r"transition\.probs: expected shape \(2, 1, 2\), got \(1, 1, 2\)"),
+        (STATES, PROBS - 1, r"transition\.probs\[0, 0, 0\]: expected a probability, got -0\.5"),
+        (STATES, PROBS / 2, r"transition\[0, 0\]: expected a row that sums to 1, or to 0, got 0\.5"),
+        (STATES + 1, PROBS, r"transition\.states\[0, 0, 1\]: expected an integer in \[0, 1\], got 2"),
+        (STATES * 0 + 1, PROBS, r"transition\.states\[0, 0\]: expected each next state once, got 1 twice"),
+    ],
+)  # fmt: skip
+def test_bad_successors_are_named(states, probs, message):
+    with pytest.raises(ValueError, match=message):
+        TabularMDP(reward=np.zeros((2, 1)), terminal=[False, True], transition=Successors(states, probs))
+
+
+def test_what_takes_too_much_says_what_takes_how_much(monkeypatch):
+    monkeypatch.setattr("pprjax.successors.MAX_NUMBERS", 3)
+    message = r"transition: 2 states × 1 actions × 2 next states, .* take 0\.0 GiB; expected at most 0 GiB"
+    with pytest.raises(ValueError, match=message):
+        Successors.of(np.full((2, 1, 2), 0.5))
+    with pytest.raises(ValueError, match=message):
+        TabularMDP(reward=np.zeros((2, 1)), terminal=[False, True], transition=Successors(STATES, PROBS))
+
+
+def test_a_world_of_chances_by_step_is_no_world_to_plan_in():
+    table = random_table(np.random.default_rng(0))
+    env = TabularMDP(reward=np.zeros((S, A)), terminal=np.arange(S) == S - 1, max_steps=2, transition=table)
+    params = env.with_chances(env.default_params, Successors.of(np.stack([table, table])))
+    task = pprjax.Task(env, pprjax.TablePolicy(np.full((S, A), 1 / A, np.float32)), params=params)
+    with pytest.raises(ValueError, match=r"task\.params: expected the same chances at each step"):
+        pprjax.baselines.action_changes(
+            task, pprjax.Paths.from_lists([[0, 1]], [[0]]), max_changes=1, key=jax.random.key(0)
+        )
+    with pytest.raises(ValueError, match="transition: expected shape"):
+        env.with_chances(env.default_params, Successors.of(np.stack([table] * 3)))
+
+
+class Dense(TabularMDP):
+    """A world that tells a table, as one of another kind may."""
+
+    @property
+    def successors(self):
+        raise AttributeError("successors")
+
+    def transition_probs(self, params):
+        return jnp.asarray(self.table, jnp.float32) * (params.next_state >= 0)[..., None]
+
+
+def test_a_world_may_tell_a_table_instead():
+    table = random_table(np.random.default_rng(1))
+    rest = dict(reward=np.zeros((S, A)), terminal=np.arange(S) == S - 1)
+    ours, other = TabularMDP(transition=table, **rest), Dense(transition=table, **rest)
+    other.table = table
+    told = successors(other, other.default_params)
+    assert told.states.shape == (S, A, S)
+    np.testing.assert_allclose(told.table(), ours.transition_probs(ours.default_params), atol=1e-6)
+    policy = pprjax.TablePolicy(np.full((S, A), 1 / A, np.float32))
+    astray = pprjax.Constraints(forbidden_states=[2])
+    tasks = [pprjax.Task(env, policy, constraints=astray) for env in (ours, other)]
+    assert not any(task.deterministic for task in tasks)
+    tables = [np.asarray(task.available_table()) for task in tasks]
+    np.testing.assert_array_equal(tables[0], tables[1])
+    assert tables[0].sum() < (table[:-1].any(-1)).sum()
