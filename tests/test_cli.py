@@ -68,7 +68,18 @@ def test_the_knobs_stand_in_groups_the_usual_ones_first(capsys, monkeypatch):
         assert {field.name.replace("_", "-") for field in dataclasses.fields(Config)} <= set(every)
         paragraph = re.sub(r"[│\s]+", " ", shown["Algorithm 1"])
         assert "for worlds where any symbol may follow any other. In a grid world" in paragraph
-    assert named["log"] == ["agent", "path", "step", "state", "action", "reward", "good", "starts", "bins"]
+    assert named["log"] == [
+        "agent",
+        "path",
+        "step",
+        "state",
+        "action",
+        "reward",
+        "good",
+        "time-format",
+        "starts",
+        "bins",
+    ]
     assert named["machine"] == ["engine", "workers", "process", "chunk"]
 
 

@@ -23,7 +23,7 @@ import pprjax
 NUMBERS = dict(num_train=80, num_test=4)
 PLAIN = dict(alignment_aware=False, telescoped=False, mixed_lanes=False, mixed_replay=False)  # compiles sooner
 SMALL = temperature_settings.SETTINGS.replace(iterations=10, num_paths=64, **PLAIN)
-QUICK = 3_000  # steps of a proof
+QUICK = 300  # steps of a proof
 
 
 @pytest.fixture(scope="module")

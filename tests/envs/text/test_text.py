@@ -363,22 +363,26 @@ def test_the_best_at_a_lambda_is_chosen_from_the_ladder(author):
     assert experiment.summarize(best, "lambda_path")["sentences"].to_list() == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_no_word_of_a_rewriting_costs_more_than_it_may(author):
-    sentences, most = [("a c e g", "positive"), ("h a", None)], 1.0
+    sentences, most = [("a c e g", "positive")], 1.0
     free, _ = experiment.ladders([author], sentences, LETTERS, CONFIG)
     kept, _ = experiment.ladders([author], sentences, LETTERS, CONFIG, constraints=pprjax.Constraints(max_regret=most))
+    asked = text.task(author, "a c e g", judge=Likes(), towards="positive", max_words=10)
 
-    def dearest(written):
-        asked = text.task(author, written, judge=Likes(), towards="positive", max_words=10)
-        actions = asked.env.paths([written]).actions[0]
-        state, carry, regrets = asked.reset(jax.random.key(0)), asked.policy.init(), []
-        for action in actions[actions >= 0]:
-            carry, log_probs = asked.log_probs(carry, state)
-            regrets.append(float(log_probs[action] - log_probs.max()))
-            state, _, _ = asked.step(jax.random.key(0), state, action)
-        return -min(regrets)
+    @jax.jit
+    def regrets(actions):
+        def step(lane, action):
+            carry, log_probs = asked.log_probs(lane[1], lane[0])
+            state, _, _ = asked.step(jax.random.key(0), lane[0], jnp.maximum(action, 0))
+            return (state, carry), jnp.where(action < 0, 0.0, log_probs[action] - log_probs.max())
 
-    assert max(map(dearest, free["recourse"])) > most >= max(map(dearest, kept["recourse"])) - 1e-4
+        return jax.lax.scan(step, (asked.reset(jax.random.key(0)), asked.policy.init()), actions)[1]
+
+    def dearest(table):
+        return max(-float(regrets(actions).min()) for actions in asked.env.paths(table["recourse"].to_list()).actions)
+
+    assert dearest(free) > most >= dearest(kept) - 1e-4
 
 
 @pytest.mark.slow
