@@ -20,10 +20,10 @@ SIZES: dict[str, dict[str, object]] = {
         "num_train": 80,
         "num_test": 4,
         "max_edits": 1,
-        "calls": 2_000,
+        "calls": 300,
     },
     "03-mario": {"iterations": 2},
-    "04-text": {"steps": 10, "max_edits": 3},
+    "04-text": {"steps": 10, "max_edits": 2},
 }
 
 

@@ -153,6 +153,7 @@ def test_the_learner_keeps_them_apart_and_none_is_better_than_the_certified(min_
     np.testing.assert_array_equal(front.value[front.rank == 1], alone.value)
 
 
+@pytest.mark.slow
 def test_a_search_has_the_certified_n_best():
     choices: list[dict[str, Any]] = [dict(n_recourses=3), dict(n_recourses=3, min_distance=3)]
     for options in choices:

@@ -89,6 +89,7 @@ def test_no_path_no_row():
         exact_frontier(task, originals, Config(), max_edits=-1)
 
 
+@pytest.mark.slow
 def test_an_original_alone_has_the_same_frontier():
     task, originals = grid()
     together = exact_frontier(task, originals, Config())

@@ -115,6 +115,7 @@ def test_an_answer_does_not_depend_on_blocks_or_on_memory(monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_pruning_does_not_change_the_optimum(monkeypatch):
     task, originals = grid()
     originals = originals[list(range(10))]

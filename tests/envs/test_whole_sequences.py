@@ -88,7 +88,7 @@ def value(task, row):
 @pytest.mark.parametrize(
     ("judge", "rules"),
     [
-        pytest.param(Sums, (), id="Sums-free"),
+        pytest.param(Sums, (), id="Sums-free", marks=pytest.mark.slow),
         pytest.param(Sums, RULES, id="Sums-ruled", marks=pytest.mark.slow),
         pytest.param(Backwards, (), id="Backwards-free", marks=pytest.mark.slow),
         pytest.param(Backwards, RULES, id="Backwards-ruled"),

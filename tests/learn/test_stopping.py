@@ -69,6 +69,7 @@ def test_a_training_ends_at_the_certificate_and_every_path_is_harvested(trained)
         assert (certified.curve[i, until:] == certified.curve[i, until]).all()
 
 
+@pytest.mark.slow
 def test_who_is_trained_beside_it_does_not_matter(trained):
     alone, together = (trained(stop=3, chunk=chunk)[0] for chunk in (1, 3))
     for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):

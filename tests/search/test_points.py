@@ -153,6 +153,7 @@ def test_in_a_small_world_every_point_is_a_path_and_no_limit_is_too_low(goal, co
             np.testing.assert_allclose(np.maximum.accumulate(value), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_beam_that_steps_more_than_it_keeps_finds_what_another_misses(monkeypatch):
     """What a judge thinks of a prefix is known only after the step: here it wants the symbol that the agent likes
     least, and at the first place."""

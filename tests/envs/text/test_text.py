@@ -277,6 +277,7 @@ def test_training_learns_a_language(tmp_path):
     assert float(author.perplexity) == pytest.approx(np.exp(surprise / 5), rel=0.08)
 
 
+@pytest.mark.slow
 def test_a_training_that_was_killed_goes_on_where_it_was(tmp_path):
     longer = SMALL.replace(steps=60, patience=9)
 
