@@ -201,7 +201,7 @@ def sparse(line: Line) -> list[Row]:
     what = f"{what} of up to {line['longest']:,}"
     return [
         Timed((f"{what}, file to file", seconds(line["seconds"]), "", "")),
-        (f"{what}, peak memory", f"{line['peak_gib']:.2g} GiB", "", ""),
+        (f"{what}, peak memory", gib(line["peak_gib"]), "", ""),
         (f"{what}, proved of {line['answered']:,} answers", percent(line["proved"] / line["answered"]), "", ""),
     ]
 
