@@ -244,6 +244,13 @@ def frontier(line: Line) -> list[Row]:
     ]
 
 
+def sequences(line: Line) -> list[Row]:
+    what = f"frontiers of {line['worlds']} sequence worlds by search, judge and agent LSTMs: right"
+    proved = line["proved"]
+    beside = f"brute force, at {number(line['numbers_of_edits'])} numbers of edits; proved under regret "
+    return [(what, percent(line["right"]), f"{beside}{percent(proved['regret'])}, link {percent(proved['link'])}", "")]
+
+
 def text(line: Line) -> list[Row]:
     cells, at_least = line["beside_beam"], at_least_beam(line)
     worst = max(cell["largest_shortfall"] for cell in cells)
@@ -335,6 +342,7 @@ ROWS = {
     "mario": mario,
     "text": text,
     "frontier": frontier,
+    "sequences": sequences,
     "alignments": alignments,
     "log_recourse": logs,
     "sparse_logs_gps": sparse,
