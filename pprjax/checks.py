@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from pprjax.config import Config
+from pprjax.config import Config, check_own_steps
 from pprjax.errors import UserError
 from pprjax.paths import Paths, alike
 from pprjax.policy import TablePolicy
@@ -107,6 +107,7 @@ def check_task(task: Task, originals: Paths, config: Config = Config()) -> None:
     check_agent(task)
     check_symbols(task, originals, config)
     check_starts(task, originals)
+    check_own_steps(config, task.constraints)
 
 
 def check_starts(task: Task, originals: Paths) -> None:

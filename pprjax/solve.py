@@ -16,7 +16,7 @@ from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
 from pprjax.checks import check_paths, check_task
-from pprjax.config import Config, check_config, check_own_steps
+from pprjax.config import Config, check_config
 from pprjax.edit_distance import Norm
 from pprjax.errors import UserError
 from pprjax.ladder import Wanted
@@ -97,7 +97,6 @@ def recourse(
             task, originals, config, partial(recourse, chunk=chunk, runs=runs, progress=progress, **options), ids
         )
     check_task(task, originals, config)
-    check_own_steps(config, task.constraints)
     _check_lengths(task, originals, config)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
     _check_least(0, calls=calls, runs=runs)
@@ -173,7 +172,6 @@ def frontier(
         )
         return each(task, originals, config, partial(frontier, progress=progress, **options), ids)
     check_task(task, originals, config)
-    check_own_steps(config, task.constraints)
     _check_lengths(task, originals, config)
     _check_least(0, max_edits=max_edits, calls=calls)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
