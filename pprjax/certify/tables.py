@@ -62,18 +62,7 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
             What a world says of itself is put to the test: four draws of each transition must agree, and states of one
             id must act alike as far as they are met.
     """
-    if task.num_states is None:
-        raise UserError("task.env: expected a finite world, one with `state_id` and `num_states`")
-    if jax.tree.leaves(task.policy.init()):
-        raise UserError(
-            "task.policy: expected P_A to depend on the state alone, got one that carries a memory of the path"
-        )
-    if not task.deterministic:
-        raise UserError(f"task.env: expected a deterministic world, {_chance(task)}")
-    root = jax.device_get(_roots(task))
-    if np.any(root.state_id != root.state_id[0]):
-        raise UserError("task.env: expected a deterministic world, got one that starts in different states")
-
+    root = _checked_root(task)
     row_of = np.full((task.num_states, 2), UNAVAILABLE, np.int32)  # of (id, ended)
     seen: list[_Found] = [jax.tree.map(lambda x: x[:1], root)]
     blocks: list[_Expansion] = []
@@ -212,6 +201,22 @@ def _expansions(task: Task, states: State, seed: Int[Array, ""], *, habit: Habit
         return block, _Found(state=jax.tree.map(lambda x: x[:, 0], nexts), state_id=ids[:, 0], ended=ended[:, 0])
 
     return jax.vmap(one)(states, jax.random.split(jax.random.key(seed), FRONTIER))
+
+
+def _checked_root(task: Task) -> _Found:
+    """Where the world starts, drawn several times; what `tabulate` raises where it is not one to be tabulated."""
+    if task.num_states is None:
+        raise UserError("task.env: expected a finite world, one with `state_id` and `num_states`")
+    if jax.tree.leaves(task.policy.init()):
+        raise UserError(
+            "task.policy: expected P_A to depend on the state alone, got one that carries a memory of the path"
+        )
+    if not task.deterministic:
+        raise UserError(f"task.env: expected a deterministic world, {_chance(task)}")
+    root = jax.device_get(_roots(task))
+    if np.any(root.state_id != root.state_id[0]):
+        raise UserError("task.env: expected a deterministic world, got one that starts in different states")
+    return root
 
 
 def _check_id(ids: np.ndarray, num_states: int) -> None:

@@ -64,8 +64,8 @@ def learn(
     """`pprjax.recourse` by Algorithm 1: the best of all paths that were sampled. Its arguments were checked there."""
     runs = runs if task.goal is not None and not task.deterministic else 0
     wanted = Wanted(n_recourses=n_recourses, min_distance=min_distance, runs=runs)
-    result = _trained(task, originals, config, key, wanted, stop=stop, ids=ids, chunk=chunk, progress=progress)
-    numbers = np.arange(len(originals)) if ids is None else np.asarray(ids)
+    numbers = _numbers(ids, len(originals))
+    result = _trained(task, originals, config, _keys(key, numbers), wanted, stop=stop, chunk=chunk, progress=progress)
 
     def told(path, rank, best):
         keys = row_keys(key, numbers[path], rank)
@@ -91,7 +91,8 @@ def learn_frontier(
     are within 1 % of the certified ones are 68 % without such lanes, and 96 % with them, at λ_policy 1.
     """
     config = replace(config, edited_lanes=True)
-    result = _trained(task, originals, config, key, wanted, ids=ids, progress=progress)
+    keys = _keys(key, _numbers(ids, len(originals)))
+    result = _trained(task, originals, config, keys, wanted, progress=progress)
     assert result.ladder is not None  # it was wanted
     unknown = np.full((len(originals), wanted.num_distances), np.inf)
     points = Points(
@@ -105,15 +106,27 @@ def learn_frontier(
     return ladder.frontier(points, originals, answered_by="learn", **options)
 
 
+def _numbers(ids: Int[np.ndarray, " B"] | None, size: int) -> Int[np.ndarray, " B"]:
+    """The number that each original's key is made of: its own, or its place."""
+    numbers = np.arange(size) if ids is None else np.asarray(ids)
+    if numbers.shape != (size,):
+        raise UserError(f"ids: expected one for each of {size} originals, got shape {numbers.shape}")
+    return numbers
+
+
+def _keys(key: jax.Array, numbers: Int[np.ndarray, " B"]) -> jax.Array:
+    """A key for each original, the same in whatever batch it comes."""
+    return jax.vmap(partial(jax.random.fold_in, key))(jnp.asarray(numbers, jnp.uint32))
+
+
 def _trained(
     task: Task,
     originals: Paths,
     config: Config,
-    key: jax.Array,
+    keys: jax.Array,
     wanted: Wanted,
     *,
     stop: Stop = Stop(),
-    ids: Int[np.ndarray, " B"] | None = None,
     chunk: int | None = None,
     progress: bool | None = None,
 ) -> _Result:
@@ -123,13 +136,8 @@ def _trained(
     side_by_side = side_by_side if chunk is None else chunk
     if side_by_side < 1:
         raise UserError(f"chunk: expected at least 1, got {side_by_side}")
-    ids = np.arange(size) if ids is None else np.asarray(ids)
-    if ids.shape != (size,):
-        raise UserError(f"ids: expected one for each of {size} originals, got shape {ids.shape}")
-
     lambdas = _lambdas(config, size)
     padded = originals.padded()
-    keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.asarray(ids, jnp.uint32))
     kept = kept_symbols(task.constraints, originals)
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, keys, *lambdas)
     program = with_rules(task).replace(constraints=without_keep(task.constraints))

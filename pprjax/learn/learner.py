@@ -273,14 +273,12 @@ def td_error(
     params: Any,
     target_params: Any,
     tuples: Tuples,
+    config: Config,
     *,
-    target: str,
-    double: bool,
-    gamma: Float[Array, ""] | float,
     scale: Float[Array, ""] | float,
     penalty: Float[Array, ""] | float,
 ) -> Float[Array, " M"]:
-    """y - Q(s_{t-1}, a_{t-1}), in scaled rewards, with the target y one of
+    """y - Q(s_{t-1}, a_{t-1}), in scaled rewards, with the target y by config.target one of
 
     "td":        r_t + γ·max Q′(s_t, ·), no bootstrap after the last action;
     "return":    G_t = Σ_i γ^i r_{t+i};
@@ -297,13 +295,13 @@ def td_error(
         return jnp.where(tuples.available_t, q, -jnp.inf)
 
     last = tuples.to_go == 0
-    if target == "td":
+    if config.target == "td":
         reward = tuples.reward_t - jnp.where(tuples.missed & last, penalty, 0.0)
     else:
-        reward = tuples.return_t - jnp.where(tuples.missed, penalty * gamma**tuples.to_go, 0.0)
-    discount = jnp.where(last | (target == "return"), 0.0, gamma)
+        reward = tuples.return_t - jnp.where(tuples.missed, penalty * config.gamma**tuples.to_go, 0.0)
+    discount = jnp.where(last | (config.target == "return"), 0.0, config.gamma)
     q_t = jnp.where(last[:, None], 0.0, following(target_params))
-    chosen = jnp.argmax(jnp.where(last[:, None], 0.0, following(params)) if double else q_t, axis=-1)
+    chosen = jnp.argmax(jnp.where(last[:, None], 0.0, following(params)) if config.double else q_t, axis=-1)
     v_t = jnp.take_along_axis(q_t, chosen[:, None], axis=-1)[:, 0]
     return jnp.asarray(jax.vmap(rlax.td_learning)(q_tm1, scale * reward, discount, v_t))
 
@@ -333,9 +331,7 @@ def _update(
             params,
             state.target_params,
             tuples,
-            target=config.target,
-            double=config.double,
-            gamma=config.gamma,
+            config,
             scale=state.scale,
             penalty=miss_penalty(state),
         )

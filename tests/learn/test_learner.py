@@ -138,10 +138,9 @@ def test_the_td_error_is_its_formula(target, double):
         position_t=rng.integers(0, N, m), available_t=available, to_go=to_go, missed=rng.random(m) < 0.5,
         weight=np.ones(m, np.float32), place=np.arange(m),
     )  # fmt: skip
-    error = learner.td_error(
-        net, params, target_params, jax.tree.map(jnp.asarray, t),
-        target=target, double=double, gamma=gamma, scale=scale, penalty=penalty,
-    )  # fmt: skip
+    config = Config(target=target, double=double, gamma=gamma)
+    tuples = jax.tree.map(jnp.asarray, t)
+    error = learner.td_error(net, params, target_params, tuples, config, scale=scale, penalty=penalty)
     for i in range(m):
         following = (t.observation_t[i], t.position_t[i], t.time_tm1[i] + 1)
         q, q_target = q_by_hand(params, *following), q_by_hand(target_params, *following)

@@ -5,8 +5,11 @@ import random
 
 import polars as pl
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import pprjax
+from pprjax.logs.read import read_log
 from pprjax.logs.times import KIND, ordered
 
 START = datetime.datetime(2026, 1, 30, 22, 5, 7)
@@ -61,3 +64,52 @@ def test_what_is_no_format_is_named():
         None,
         None,
     ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2200, 1, 1)), min_size=2, max_size=8),
+    st.data(),
+)
+def test_iso_times_are_ordered_as_the_moments_are(times, data):
+    """Written in any zone, with or without a fraction's zeros, and with equal ones in the order of the rows."""
+    written = []
+    for time in times:
+        offset = data.draw(st.integers(-14 * 60, 14 * 60))
+        zone = datetime.timezone(datetime.timedelta(minutes=offset))
+        text = time.replace(tzinfo=datetime.UTC).astimezone(zone).isoformat(data.draw(st.sampled_from("T ")))
+        written.append(text.replace("+00:00", data.draw(st.sampled_from(["+00:00", "Z", "+0000", "+00"]))))
+    table = pl.DataFrame({"path": 1, "step": written, "state": [str(i) for i in range(len(times))]})
+    order = [str(i) for i in sorted(range(len(times)), key=times.__getitem__)]
+    assert next(read_log(table).frames())["states"].to_list() == [order]
+
+
+@settings(max_examples=60, deadline=None)
+@example([-1.7e-244, -1.2e-90])
+@example([2**53 + 1, 2.0**53, -0.5, 0.25])
+@given(st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(-1e15, 1e15)), min_size=2, max_size=8))
+def test_numbers_are_ordered_exactly(numbers):
+    table = pl.DataFrame(
+        {"path": 1, "step": [repr(n) for n in numbers], "state": [str(i) for i in range(len(numbers))]}
+    )
+    gaps = pl.DataFrame({"path": 2, "step": [f"{2 * i}" for i in range(20)], "state": "x"})  # steps that count no rows
+    order = [str(i) for i in sorted(range(len(numbers)), key=numbers.__getitem__)]
+    log = read_log(pl.concat([table, gaps]))
+    assert log.rejected.height == 0
+    assert next(log.frames()).filter(path="1")["states"].to_list() == [order]
+
+
+@pytest.mark.parametrize(
+    ("steps", "whole", "rest"),
+    [
+        (pl.Series([datetime.date(1970, 1, 2), datetime.date(1969, 12, 31)]), [86_400, -86_400], [0, 0]),
+        (pl.Series([1_500, 250]).cast(pl.Datetime("ms")), [1, 0], [0.5, 0.25]),
+        (pl.Series([1_500_000]).cast(pl.Datetime("us")), [1], [0.5]),
+        (pl.Series([2_000_000_500]).cast(pl.Datetime("ns")), [2], [5e-7]),
+        (pl.Series(["1970-01-02", "1970-01-01T00:00:01.25Z", "7.5"]), [86_400, 1, 7], [0, 0.25, 0.5]),
+    ],
+)
+def test_a_step_is_its_seconds_since_1970_or_its_number(steps, whole, rest):
+    found = ordered(steps)
+    assert found["whole"].to_list() == whole
+    assert found["rest"].to_list() == pytest.approx(rest)

@@ -157,9 +157,9 @@ def fit(network: Any, params: Any, known: Labels, training: Training, key: jax.A
     start = params, _ADAM.init(params)
     update = partial(_updated, network, known, key, num=jnp.int32(num), rate=rate, batch_size=training.batch_size)
     if known.stack is None:
-        return update(start, jnp.int32(0), jnp.int32(num))[0]
+        return update(start, (jnp.int32(0), jnp.int32(num)))[0]
     for number in range(num):  # convolutions in a loop of XLA's take ten times as long on a CPU
-        start = update(start, jnp.int32(number), None)
+        start = update(start, (jnp.int32(number), None))
     return start[0]
 
 
@@ -172,14 +172,15 @@ def _updated(
     known: Labels,
     key: jax.Array,
     carry: tuple[Any, Any],
-    first: Array,
-    last: Array | None,
+    span: tuple[Array, Array | None],
     *,
     num: Array,
     rate: Array,
     batch_size: int,
 ) -> tuple[Any, Any]:
-    """Weights and optimizer after the updates from `first` on to `last`, or after one without a loop."""
+    """Weights and optimizer after the updates of `span`, from its first to its last, or after its first where the last
+    is None."""
+    first, last = span
 
     def update(number, carry):
         params, optimizer = carry

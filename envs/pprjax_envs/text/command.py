@@ -116,12 +116,8 @@ def main(
     elif summary is not None:
         _print_means(console, summary, judges)
     _print_rejected(console, rejected)
-    console.print(
-        f"{done} sentence{'s' * (done != 1)}, {seconds:.0f} s, of which {compiling.seconds:.0f} s compiling: "
-        f"{done / seconds:.2f} sentences/s, each for {len(authors)} author{'s' * (len(authors) != 1)}. "
-        f"Written to {folder}: recourse.parquet, recourse.jsonl, summary.json.",
-        soft_wrap=True,
-    )
+    _print_done(console, done, len(authors), seconds, compiling.seconds)
+    console.print(f"Written to {folder}: recourse.parquet, recourse.jsonl, summary.json.", soft_wrap=True)
 
 
 def _write(folder: Path, table: pl.DataFrame, told: dict[str, Any]) -> None:
@@ -132,6 +128,14 @@ def _write(folder: Path, table: pl.DataFrame, told: dict[str, Any]) -> None:
     with replacing(folder / "recourse.jsonl") as aside:
         table.write_ndjson(aside)
     write_json(told, folder / "summary.json")
+
+
+def _print_done(console: Console, sentences: int, authors: int, seconds: float, compiling: float) -> None:
+    console.print(
+        f"{sentences} sentence{'s' * (sentences != 1)}, {seconds:.0f} s, of which {compiling:.0f} s compiling: "
+        f"{sentences / seconds:.2f} sentences/s, each for {authors} author{'s' * (authors != 1)}.",
+        soft_wrap=True,
+    )
 
 
 def _print_rejected(console: Console, rejected: list[str]) -> None:

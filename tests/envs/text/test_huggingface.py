@@ -10,76 +10,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny_models  # skips these tests where the extra `hf` is not installed
 from pprjax_envs.sequence import SymbolOnly
 from pprjax_envs.sequence import log_probs as log_probs_of
 from pprjax_envs.text.huggingface import LanguageModel
 from pprjax_envs.text.huggingface_policy import FAILED, FINE
+from tiny_models import CONFIGS, END, KEEPS, ROOM, WORDS, V, torch, whole
 
 from pprjax import Policy
-
-torch = pytest.importorskip("torch", reason="the extra `hf` is not installed")
-transformers = pytest.importorskip("transformers", reason="the extra `hf` is not installed")
-tokenizers = pytest.importorskip("tokenizers", reason="the extra `hf` is not installed")
-torch.set_num_threads(1)  # on models this small threads only wait for each other
-
-WORDS = ["[START]", "[END]", "[UNK]", *"she was very sad happy and the cup is empty full so now".split()]  # noqa: SIM905
-V, END = len(WORDS) + 1, 1  # the model has a token that the tokenizer lacks
-ROOM = 12
-
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
-CONFIGS = {
-    "gpt2": lambda: transformers.GPT2Config(n_positions=ROOM, n_embd=16, n_layer=2, n_head=2),
-    "llama": lambda: transformers.LlamaConfig(max_position_embeddings=ROOM, intermediate_size=32, **SIZES),
-    "sliding": lambda: transformers.MistralConfig(
-        max_position_embeddings=ROOM, intermediate_size=32, sliding_window=3, **SIZES
-    ),
-    "bloom": lambda: transformers.BloomConfig(hidden_size=16, n_layer=2, n_head=2),
-    "mamba": lambda: transformers.MambaConfig(hidden_size=16, num_hidden_layers=2, state_size=4),
-}
-KEEPS = ("gpt2", "llama")  # those with keys and values that can be kept
 
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory):
     """A function from the name of an architecture, a seed and the tokenizer's words to the folder of a model."""
-
-    def make(name="gpt2", seed=0, words=tuple(WORDS), start="[START]", end="[END]"):
-        folder = tmp_path_factory.mktemp("model")
-        tokenizer = tokenizers.Tokenizer(
-            tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
-        )
-        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-        special = {"bos_token": start, "eos_token": end, "unk_token": "[UNK]"}
-        transformers.PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer, **{k: x for k, x in special.items() if x is not None}
-        ).save_pretrained(folder)
-        torch.manual_seed(seed)
-        config = CONFIGS[name]()
-        config.vocab_size, config.initializer_range = V, 0.5
-        config.bos_token_id = config.eos_token_id = config.pad_token_id = None
-        network = transformers.AutoModelForCausalLM.from_config(config)
-        with torch.no_grad():  # far from even, so that what is mixed up shows
-            network.get_output_embeddings().weight.copy_(torch.randn(V, 16))
-        network.save_pretrained(folder)
-        return str(folder)
-
-    return make
+    return lambda *args, **options: tiny_models.make(tmp_path_factory.mktemp("model"), *args, **options)
 
 
 @pytest.fixture(scope="module")
 def folders(make):
     return {name: make(name) for name in CONFIGS}
-
-
-def whole(folder, prefixes):
-    """log P of the next token, each prefix read alone, at once and with nothing kept."""
-    network = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    rows = []
-    for prefix in prefixes:
-        with torch.no_grad():
-            logits = network(torch.tensor([[0 if token == V else token for token in prefix]]), use_cache=False).logits
-        rows.append(torch.log_softmax(logits[0, -1].double(), -1).numpy())
-    return np.array(rows)
 
 
 class Count:

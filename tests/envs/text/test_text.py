@@ -10,14 +10,13 @@ import numpy as np
 import polars as pl
 import polars.testing
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pprjax_envs import text
 from pprjax_envs.sequence import SymbolOnly
-from pprjax_envs.text import agents, command, experiment, tables, training, transformer
+from pprjax_envs.text import agents, command, experiment, tables
 from pprjax_envs.text import corpus as text_corpus
 from pprjax_envs.text.experiment import Judges
 from text_fake import Likes, V, chain, world
+from tiny_author import LANGUAGE, SHAPE, SMALL
 
 import pprjax
 from pprjax.ladder import Wanted
@@ -173,19 +172,6 @@ def test_a_bad_world_is_an_error_that_names_the_argument(options, message):
         world(max_words=2).env.paths(["ab", "aca"])
 
 
-SHAPE = transformer.Architecture(width=16, layers=2, heads=2, feed_forward=16)
-SMALL = training.Training(vocabulary=12, steps=8, rows=4, learning_rate=1e-2)
-LANGUAGE = text_corpus.Corpus(  # after each word one of two, the first of them three times in four
-    "language",
-    tuple(tuple("abcdefgh"[(i + j + (i * j % 4 == 3)) % 8] for j in range(3 + i % 5)) for i in range(400)),
-)
-
-
-@pytest.fixture(scope="module")
-def author(tmp_path_factory):
-    return agents.trained(LANGUAGE, SMALL, SHAPE, folder=tmp_path_factory.mktemp("weights"))[0]
-
-
 def test_a_step_with_the_cache_is_the_full_pass(author):
     words = author.vocabulary
     tokens = np.concatenate([[words.size], words.encode(["a", "b", "c", "d", "e", "f", "a", "h"])])
@@ -220,104 +206,6 @@ def test_a_place_that_no_word_joined_is_not_offered(author):
     assert sorted(words) == list("abcdefghz")
     log_probs = task.log_probs(task.policy.init(), state)[1]
     assert np.isfinite(log_probs[offers]).all()
-
-
-def test_log_probs_of_all_sentences_of_a_language_sum_to_one(author):
-    """Of up to two words: what is left is longer than that."""
-    words = [w for w in author.vocabulary.words[2:]]
-    short = [[w] for w in words] + [list(pair) for pair in itertools.product(words, repeat=2)]
-    logs = agents.sentence_log_probs(author, short)
-    step, policy = jax.jit(lambda c, t: author.policy.step(c, SymbolOnly(t))), author.policy
-    carry, first = step(policy.init(), jnp.int32(author.vocabulary.num_tokens))
-    once = {w: float(first[author.vocabulary.encode([w])[0]]) for w in words}
-    for w in words[:3]:
-        _, second = step(carry, jnp.int32(author.vocabulary.encode([w])[0]))
-        np.testing.assert_allclose(logs[words.index(w)], once[w] + float(second[text_corpus.END]), rtol=1e-4)
-    assert 0 < np.exp(logs).sum() < 1
-
-
-@given(st.lists(st.lists(st.integers(2, 9), max_size=70), min_size=1, max_size=12))
-@settings(max_examples=40)
-def test_rows_hold_every_sentence_once_and_apart(sentences):
-    rows = training.pack([np.array(s, np.int32) for s in sentences], 99)
-    found = []
-    for tokens, following, places, numbers in zip(
-        rows.tokens, rows.following, rows.places, rows.sentences, strict=True
-    ):
-        for number in range(numbers.max() + 1):
-            at = numbers == number
-            found.append((tokens[at].tolist(), following[at].tolist()))
-            assert places[at].tolist() == list(range(at.sum()))
-        assert (following[numbers < 0] == -1).all()
-    expected = [([99, *s][:64], [*s, text_corpus.END][:64]) for s in sentences]
-    assert found == expected
-
-
-def test_a_sentence_does_not_see_its_neighbour_in_a_row(author):
-    network, params = author.policy.network, author.policy.params
-    rows = training.pack([np.array(s, np.int32) for s in ([2, 3, 4], [5, 6])], author.vocabulary.size)
-    changed = training.pack([np.array(s, np.int32) for s in ([7, 7, 7], [5, 6])], author.vocabulary.size)
-    one, other = (network.apply(params, r.tokens, r.places, r.sentences)[0] for r in (rows, changed))
-    second = rows.sentences[0] == 1
-    np.testing.assert_array_equal(one[second], other[second])
-    assert (one[:3] != other[:3]).any()
-
-
-def test_training_learns_a_language(tmp_path):
-    """A walk on a ring: six words follow one another, the end comes after any with chance 1/4."""
-    rng = np.random.default_rng(0)
-    sentences = []
-    for _ in range(1500):
-        start, length = rng.integers(6), 1 + min(rng.geometric(0.25), 30) - 1
-        sentences.append(tuple("abcdef"[(start + i) % 6] for i in range(length)))
-    corpus = text_corpus.Corpus("ring", tuple(sentences))
-    longer = SMALL.replace(steps=150, rows=16, learning_rate=1e-2)
-    author = agents.trained(corpus, longer, SHAPE.replace(dropout=0.0), folder=tmp_path)[0]
-    surprise = np.log(6) + 4 * -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))  # of a sentence, of five tokens on average
-    assert float(author.perplexity) == pytest.approx(np.exp(surprise / 5), rel=0.08)
-
-
-@pytest.mark.slow
-def test_a_training_that_was_killed_goes_on_where_it_was(tmp_path):
-    longer = SMALL.replace(steps=60, patience=9)
-
-    def train(folder, watch=None):
-        return agents.trained(LANGUAGE, longer, SHAPE, folder=folder, watch=watch)
-
-    class Killed(Exception):
-        pass
-
-    def kill(step, perplexity):
-        if step >= 50:
-            raise Killed
-
-    seen = []
-    whole, _ = train(tmp_path / "whole")
-    with pytest.raises(Killed):
-        train(tmp_path / "killed", kill)
-    resumed, reloaded = train(tmp_path / "killed", lambda step, perplexity: seen.append(step))
-    assert not reloaded and seen[0] == 50
-    jax.tree.map(np.testing.assert_array_equal, whole, resumed)
-    again, reloaded = train(tmp_path / "killed")
-    assert reloaded and [p.name for p in (tmp_path / "killed").glob("*.part")] == []
-    jax.tree.map(np.testing.assert_array_equal, whole, again)
-
-
-@pytest.mark.slow
-def test_bfloat16_rounds_the_products_and_not_the_weights(author, tmp_path):
-    coarse = agents.trained(LANGUAGE, SMALL.replace(bfloat16=True), SHAPE, folder=tmp_path)[0]
-    assert {x.dtype for x in jax.tree.leaves(coarse.policy.params)} == {jnp.dtype(jnp.float32)}
-    assert coarse.perplexity != author.perplexity
-    assert float(coarse.perplexity) == pytest.approx(float(author.perplexity), rel=0.02)
-
-
-@pytest.mark.slow
-def test_training_stops_when_held_out_sentences_get_no_likelier(tmp_path):
-    seen = []
-    longer = SMALL.replace(steps=400, learning_rate=0.3, patience=1)  # too fast to settle
-    agents.trained(LANGUAGE, longer, SHAPE, folder=tmp_path, watch=lambda *x: seen.append(x))
-    assert seen[-2][0] < 375
-    assert seen[-2][1] == min(p for _, p in seen)
 
 
 LETTERS = Judges(asked=Likes(), other=Likes())
