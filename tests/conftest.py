@@ -7,12 +7,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from optimizing import optimizing
 
 QUICK = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters"
 )
-"""What tests compile runs for a moment, so that to optimize it takes longer than to run it as it is."""
+"""What most tests compile runs for a moment, so that to optimize it takes longer than to run it as it is."""
 
 
 def pytest_configure(config):
@@ -29,6 +30,13 @@ def pytest_configure(config):
         config.add_cleanup(shared.cleanup)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = shared.name
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+
+
+@pytest.fixture(scope="module")
+def optimized():
+    """For a module of tests whose programs run long."""
+    with optimizing():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -4,16 +4,21 @@ import functools
 import importlib.metadata
 import re
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import tyro
 from matplotlib import pyplot as plt
+from optimizing import optimizing
 
 from pprjax.cli import GROUP, main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LEARNING = {"getting-started.md", "frontier.md", "README.md"}
+"""Pages whose programs run longer than it takes to optimize them."""
+
 LANGUAGES = {"python", "console", "sh", "text"}
 FENCE = re.compile(r"^(```+)(.*?)\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 
@@ -56,9 +61,10 @@ def parse(name, arguments):
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
-    for language, line, source in blocks(page):
-        if language == "python":
-            exec(compile("\n" * (line - 1) + source, str(page), "exec"), namespace)
+    with optimizing() if page.name in LEARNING else nullcontext():
+        for language, line, source in blocks(page):
+            if language == "python":
+                exec(compile("\n" * (line - 1) + source, str(page), "exec"), namespace)
     plt.close("all")
 
 

@@ -1,6 +1,7 @@
 """Every notebook runs from top to bottom, at sizes of the test's own, and is kept as it ran at a reader's."""
 
 import ast
+import os
 import pathlib
 import re
 
@@ -8,13 +9,14 @@ import nbclient
 import nbformat
 import pytest
 from mario_fake import explored
+from optimizing import OPTIONS
 
 FOLDER = pathlib.Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 # What is smaller here than for a reader: notebook -> {parameter: value}. Its cell tagged "parameters" assigns them.
 SIZES: dict[str, dict[str, object]] = {
-    "01-gridworld": {"iterations": 4, "num_paths": 32},
+    "01-gridworld": {"iterations": 1, "num_paths": 32},
     # as the command's test has
     "02-temperature": {
         "num_train": 80,
@@ -26,6 +28,8 @@ SIZES: dict[str, dict[str, object]] = {
     "04-text": {"steps": 10, "max_edits": 2},
 }
 
+LEARNING = {"01-gridworld", "02-temperature"}
+"""Notebooks whose programs run longer than it takes to optimize them."""
 
 ABSOLUTE = r"(?<!<)/\w[\w.-]*/|site-packages"
 """A path of two parts at least, or one of installed packages; a tag that closes is none."""
@@ -62,7 +66,10 @@ def with_sizes(notebook, sizes):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path, tmp_path):
+def test_a_notebook_runs(path, tmp_path, monkeypatch):
+    if path.stem in LEARNING:  # the last of two flags counts
+        more = " ".join(f"--{name}={value}" for name, value in OPTIONS.items())
+        monkeypatch.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} {more}")
     if path.stem == "03-mario":
         explored().save(tmp_path / "explored.npz")
     notebook = with_sizes(nbformat.read(path, as_version=4), SIZES.get(path.stem, {}))

@@ -17,6 +17,8 @@ from pprjax.constraints import Constraints
 from pprjax.goals import at_least, reached
 from pprjax.paths import Paths
 
+pytestmark = pytest.mark.usefixtures("optimized")
+
 
 @functools.cache
 def grid():

@@ -19,6 +19,8 @@ from pprjax.policy import TablePolicy
 from pprjax.reward import link
 from pprjax.task import Task
 
+pytestmark = pytest.mark.usefixtures("optimized")
+
 
 @settings(max_examples=100, deadline=None)
 @given(

@@ -18,6 +18,9 @@ from pprjax_envs.temperature.judges import Bayes, NearestYears, accuracy
 
 import pprjax
 
+pytestmark = pytest.mark.usefixtures("optimized")
+
+
 NUMBERS = dict(num_train=80, num_test=4)
 PLAIN = dict(alignment_aware=False, telescoped=False, mixed_lanes=False, mixed_replay=False)  # compiles sooner
 SMALL = temperature_settings.SETTINGS.replace(iterations=10, num_paths=64, **PLAIN)
