@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from pprjax.commands.options import GOAL, SEARCH, group
-from pprjax.config import Config
+from pprjax.config import Config, check_config
 from pprjax.errors import UserError
 from pprjax.io import output_folder
 from pprjax.logs import jobs
@@ -20,7 +20,7 @@ from pprjax.logs.answers import count_met
 from pprjax.logs.chunks import CHUNK, Fitting, Job
 from pprjax.logs.columns import Columns
 from pprjax.logs.fitted import Fitted
-from pprjax.logs.frames import LOG_CONFIG, Search
+from pprjax.logs.frames import LOG_CONFIG, Search, check
 from pprjax.logs.log import Log, placed
 from pprjax.logs.read import read_log
 from pprjax.logs.sources import ending
@@ -91,10 +91,12 @@ def main(
         strict: fail at the first bad row.
     """
     started = time.perf_counter()
+    check_config(config, 1)  # before minutes of reading
     if dry_run:
         found = read_log(log, columns, strict=strict)
         print(_read(found))
         fitted = fitting.fit(found)  # what is wrong with the goal is said now
+        check(fitted, config, search)
         print(_held(fitted.named_rules(), fitted.rules_left_out), end="")
         print(_met(found, fitted, fitting.goal))
         return

@@ -90,3 +90,24 @@ def test_an_agent_is_named_where_several_have_a_path_of_that_name(run):
 )
 def test_how_many_change_more_than_they_need(wider, every, said):
     assert _wider({"num_wider": wider, "num_ladders": every}) == said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--lambda-path", "-1"], "lambda_path: expected"),
+        (["--w-ins", "1.5", "--method", "exact"], "w_ins"),
+        (["--distance", "manhattan"], "distance: the paths of a log differ in length"),
+    ],
+)
+def test_a_dry_run_tells_what_no_path_can_be_solved_with(run, capsys, options, said):
+    run(visits(), "--dry-run")
+    assert main(["recourse", "visits.csv", "--goal", "state=thanks", *options, "--dry-run"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_weights_are_checked_before_the_log_is_read(run, capsys, monkeypatch):
+    run(visits(), "--dry-run")
+    monkeypatch.setattr("pprjax.commands.recourse.read_log", None)
+    assert main(["recourse", "visits.csv", "--lambda-path", "-1", "--dry-run"]) == 2
+    assert "lambda_path" in capsys.readouterr().err
