@@ -33,7 +33,7 @@ class Automaton:
             hope = hope | hope[self.following].any(1)
         return ~hope
 
-    def after(self, state: Int[Array, "*b"], symbol: Int[Array, "*b"]) -> Int[Array, "*b"]:
+    def after(self, state: Int[Array, "*#b"], symbol: Int[Array, "*#b"]) -> Int[Array, "..."]:
         """The state after one more symbol."""
         return jnp.asarray(self.following)[state, kinds(self.symbols, symbol)]
 

@@ -41,7 +41,9 @@ def append_word(vp: Array, vn: Array, eq: Array, carry: tuple) -> tuple[Array, A
     return down_in | ~(d0 | up_in), up_in & d0, carry_out
 
 
-def match_word(piece: Num[Array, " k"], symbols: Num[Array, "*b"], weights: Sequence) -> Num[Array, "*b"]:
+def match_word(
+    piece: Num[Array, " k"], symbols: Num[Array, "*b"], weights: Sequence | Num[Array, " k"]
+) -> Num[Array, "*b"]:
     """Σ_k weights[k] where a symbol is piece[k]; of the weights' type."""
     none = jnp.zeros((), weights[0].dtype)
     word = jnp.zeros(symbols.shape, none.dtype)

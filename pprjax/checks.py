@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from pprjax.config import Config, check_own_steps
 from pprjax.errors import UserError
+from pprjax.goals import EndsIn
 from pprjax.paths import Paths, alike
 from pprjax.policy import TablePolicy
 from pprjax.task import State, Task
@@ -101,13 +102,51 @@ def check_paths(originals: Paths) -> None:
         )
 
 
+def check_key(key: Any) -> None:
+    """Raise a ValueError for what is not one key of `jax.random`."""
+    try:
+        single = jax.random.key_data(key).ndim == 1
+    except (TypeError, ValueError):
+        single = False
+    if not single:
+        raise UserError(f"key: expected one key, jax.random.key(0) for example, got {key!r}")
+
+
 def check_task(task: Task, originals: Paths, config: Config = Config()) -> None:
     """Raise a ValueError or a TypeError for a world, an agent or starts of paths that no method can work with."""
     check_world(task)
     check_agent(task)
     check_symbols(task, originals, config)
     check_starts(task, originals)
+    check_actions(task, originals)
+    check_goal(task)
     check_own_steps(config, task.constraints)
+
+
+def check_actions(task: Task, paths: Paths, name: str = "originals") -> None:
+    """Raise a ValueError that names the first action which the world does not have."""
+    if paths.actions is None:
+        return
+    actions, lengths = np.asarray(paths.actions), np.asarray(paths.lengths)
+    there = np.arange(actions.shape[1]) < lengths[:, None] - 1
+    bad = np.argwhere(there & ((actions < 0) | (actions >= task.num_actions)))
+    if bad.size:
+        b, t = bad[0]
+        raise UserError(
+            f"{name}.actions[{b}][{t}]: expected an action in [0, {task.num_actions - 1}], got {actions[b, t]}"
+        )
+
+
+def check_goal(task: Task) -> None:
+    """Raise a ValueError where `ends_in` names states that the world does not have."""
+    size = task.num_states
+    if not isinstance(task.goal, EndsIn) or size is None:
+        return
+    states = np.asarray(task.goal.states)
+    if states.dtype == bool and states.shape[-1] != size:
+        raise UserError(f"goal: expected a mask bool[{size}], one for each state, got bool[{states.shape[-1]}]")
+    if states.dtype != bool and states.max() >= size:
+        raise UserError(f"goal: expected numbers of states in [0, {size - 1}], got {states.max()}")
 
 
 def check_starts(task: Task, originals: Paths) -> None:

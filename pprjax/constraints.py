@@ -76,7 +76,11 @@ class Constraints:
                 raise UserError(f"{name}: expected a number of at least 0, got {most!r}")
         length = self.max_length
         least = self.min_reliability
-        if isinstance(least, str | bool) or (isinstance(least, int | float) and not 0 < least <= 0.99):
+        if (
+            isinstance(least, str | bool)
+            or np.ndim(least)
+            or (isinstance(least, int | float) and not 0 < least <= 0.99)
+        ):
             raise UserError(f"min_reliability: expected a share in (0, 0.99], got {least!r}")
         if length is not None and length < 2:
             raise UserError(f"max_length: expected at least 2, the start and one more symbol, got {length}")

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, Num, UInt32
+from jaxtyping import Array, Bool, Float, Int, Integer, Num, UInt32
 
 from pprjax import bit_words
 from pprjax.bit_words import STEPS, SYMBOL_RANGE, TOP, WORD_BITS, append_word, match_word
@@ -221,7 +221,7 @@ def alignment(
 
 def levenshtein(
     original: Int[Array | np.ndarray, " n"],
-    paths: Int[Array | np.ndarray, "*batch T"],
+    paths: Integer[Array | np.ndarray, "*batch T"],
     lengths: Int[Array | np.ndarray, "*batch"] | None = None,
     *,
     original_length: Int[Array | np.ndarray, ""] | int | None = None,

@@ -17,6 +17,7 @@ from pprjax.edit_distance import EditCosts, RealCosts
 from pprjax.metrics import SAME, Scores
 from pprjax.paths import PAD, Paths, fill_of
 from pprjax.result import Frontier
+from pprjax.reward import closeness
 from pprjax.task import Task
 
 
@@ -192,7 +193,7 @@ def listed(
         paths=Paths(at.symbols, num_actions + 1, at.actions),
         scores=Scores(
             goal=at.goal,
-            path=1.0 / (distance + 1.0),
+            path=closeness(distance),
             r_policy=at.r_policy,
             policy=at.log_prob / np.maximum(num_actions, 1),
             distance=distance,

@@ -17,6 +17,7 @@ from pprjax.errors import UserError
 from pprjax.io import write_table
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths, fill_of
+from pprjax.reward import closeness
 
 ROUNDING = 2e-6
 """A share of its size by which a bound may lie above v and prove it all the same: float32 tells no more."""
@@ -64,7 +65,8 @@ class Recourse:
     @property
     def gap(self) -> Float[np.ndarray, " R"]:
         """How much better another path may be at most: 0 where the path is proved to be the best, inf: not known."""
-        return np.where(self.bound == self.reward, 0.0, self.bound - np.maximum(self.reward, np.finfo(float).min))
+        with np.errstate(invalid="ignore"):  # -inf less -inf, where it is proved that there is no path
+            return np.where(self.bound == self.reward, 0.0, self.bound - self.reward)
 
     def to_frame(self) -> pl.DataFrame:
         """One row a path; `path` is the number of its original."""
@@ -169,14 +171,14 @@ class Frontier:
                 f"lambda_path: expected a number of at least 0, or one for each of {size}, got {lambda_path}"
             )
         weights = np.broadcast_to(weights, size)
-        close = weights[self.path] / (self.distance + 1.0)
+        close = closeness(self.distance, weights[self.path])
         order = np.lexsort((self.rank, self.distance, -(self.value + close), self.path))
         first = order[np.unique(self.path[order], return_index=True)[1]]
         chosen = np.full(size, -1)
         chosen[self.path[first]] = self.rung[first]
         rows = np.flatnonzero(self.rung == chosen[self.path])
         rows = rows[np.lexsort((-(self.value + close)[rows], self.path[rows]))]
-        closest = weights[:, None] / (np.arange(self.limit.shape[1]) + 1.0)
+        closest = closeness(np.arange(self.limit.shape[1]), weights[:, None])
         limit = (self.limit + closest).max(1)
         known = np.maximum.accumulate(self._values(weights), axis=1)
         terms = closest if self.paths.vector_size else 0.0  # of which `_values` has differences
@@ -217,7 +219,7 @@ class Frontier:
         symbols = take(self.paths.symbols, fill_of(self.paths.symbols))
         symbols[:, 0] = np.asarray(self.originals.symbols)[path, 0]
         paths = Paths(symbols, take(self.paths.lengths, 1), take(self.paths.actions, PAD))
-        worth = self.value + weights[self.path] / (self.distance + 1.0)
+        worth = self.value + closeness(self.distance, weights[self.path])
         reward = take(worth, -np.inf)
         blank = {"goal": np.nan, "path": np.nan, "r_policy": np.nan, "policy": np.nan, "distance": -1, "violations": -1}
         return Recourse(
@@ -243,7 +245,7 @@ class Frontier:
         """F(e), -inf where there is no row; of vectors the v that is worth at e what that of the row is at d."""
         values, first = np.full(self.limit.shape, -np.inf), self.rank == 1
         path, rung, weight = self.path[first], self.rung[first], weights[self.path[first]]
-        value = self.value[first] + (weight / (self.distance[first] + 1.0) - weight / (rung + 1.0))
+        value = self.value[first] + (closeness(self.distance[first], weight) - closeness(rung, weight))
         values[path, np.minimum(rung, self.limit.shape[1] - 1)] = value
         return values
 

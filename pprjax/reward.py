@@ -23,13 +23,23 @@ OwnSteps = Literal["charged", "free"]
 """Whether R_policy charges the steps that the original path took as well."""
 
 
-def similarity(distance: Num[Array, "*b"] | np.ndarray | float) -> Float[Array, "*b"]:
+def similarity(distance: Num[Array, "*b"] | np.ndarray | float | int) -> Float[Array, "*b"]:
     """R_path = s_path = 1 / (d + 1), in (0, 1] (Eq. 1).
 
     Args:
         distance: edit distance to the original path, d ≥ 0.
     """
-    return 1.0 / (jnp.asarray(distance, jnp.result_type(float)) + 1.0)
+    return closeness(jnp.asarray(distance, jnp.result_type(float)))
+
+
+def closeness(distance: Any, weight: Any = 1.0) -> Any:
+    """λ_path·R_path = λ_path / (d + 1) (Eq. 1), of what `distance` and `weight` are: NumPy's, JAX's, or columns.
+
+    Args:
+        distance: edit distance to the original path, d ≥ 0.
+        weight: λ_path.
+    """
+    return weight / (1.0 + distance)
 
 
 def link(prob: Shaped[Array, "*b"] | np.ndarray | float, num_actions: int | Int[Array, ""]) -> Float[Array, "*b"]:

@@ -11,6 +11,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.checks import check_actions, check_key
 from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
 from pprjax.policy import Policy
@@ -64,6 +65,7 @@ def reliability(
         raise UserError("paths, policy: expected exactly one of the two")
     if runs < 1:
         raise UserError(f"runs: expected at least 1, got {runs}")
+    check_key(key)
     tasks = task.tasks if isinstance(task, Stack) else (task,)
     if any(each.goal is None for each in tasks):
         raise UserError("task.goal: expected a goal, without which no run works better than another; got None")
@@ -76,6 +78,7 @@ def reliability(
         raise UserError("paths: expected actions, which a fresh run takes; got none")
     if isinstance(task, Stack) and len(task) != (len(rows) if found is None else len(found.originals)):
         raise UserError(f"paths: expected one for each of {len(task)} tasks, got {len(rows)}")
+    check_actions(tasks[0], rows, "paths")
     earned = np.full(len(rows), -np.inf) if found is None else found.original_goal[found.path]
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(len(rows)))
     if not isinstance(task, Stack):

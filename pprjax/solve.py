@@ -15,7 +15,8 @@ from pprjax.certify.edits import UNIT, largest_distance, whole_costs
 from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
-from pprjax.checks import check_paths, check_task
+from pprjax.certify.tables import not_deterministic
+from pprjax.checks import check_key, check_paths, check_task
 from pprjax.config import Config, check_config
 from pprjax.edit_distance import Norm
 from pprjax.errors import UserError
@@ -231,6 +232,7 @@ def _stop(stop: str | int | None) -> Stop:
 def _needed(key: jax.Array | None) -> jax.Array:
     if key is None:
         raise UserError('key: method "learn" needs one, jax.random.key(0) for example, got None')
+    check_key(key)
     return key
 
 
@@ -273,9 +275,7 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
     if method not in get_args(Method):
         raise UserError(f"method: expected one of {', '.join(get_args(Method))}, got {method!r}")
     if method == "search" and not task.deterministic:
-        raise UserError(
-            'method: "search" needs a deterministic world; `Task(…, deterministic=True)` if it never rolls dice'
-        )
+        raise UserError(f'method: "search" needs a deterministic world, {not_deterministic(task)}')
     if method != "auto":
         return (method,)
     if not task.deterministic or not (config.whole or config.distance == "real"):

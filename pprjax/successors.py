@@ -47,7 +47,7 @@ class Successors:
             num_actions: A; default the same.
 
         Raises:
-            ValueError: lengths differ, a number is out of range, or S·A·K is above 2²⁷.
+            ValueError: lengths differ, a number is out of range, a probability is negative, or S·A·K is above 2²⁷.
         """
         numbers = [np.asarray(x) for x in (state, action, next_state)]
         prob = np.asarray(prob, np.float64)
@@ -65,6 +65,9 @@ class Successors:
             if values.dtype.kind not in "iu" or bad.size:
                 got = values.dtype if values.dtype.kind not in "iu" else values[bad[0]]
                 raise UserError(f"{name}: expected integers in [0, {size - 1}], got {got}")
+        bad = np.flatnonzero(~(prob >= 0))
+        if bad.size:
+            raise UserError(f"prob[{bad[0]}]: expected a probability, got {prob[bad[0]]}")
         kept = prob != 0
         pair = state[kept].astype(np.int64) * num_actions + action[kept]
         keys, place = np.unique(pair * num_states + next_state[kept], return_inverse=True)

@@ -125,6 +125,20 @@ def _check_env(env: Any) -> None:
         )
     if missing := [name for name in ("reset_env", "step_env") if not hasattr(env, name)]:
         raise TypeError(f"env: expected a gymnax Environment, got {type(env).__name__}, which has no `{missing[0]}`")
+    space = _action_space(env.env if isinstance(env, ActedWorld) else env)
+    if space is not None and not hasattr(space, "n"):
+        raise TypeError(
+            "env: expected actions that are numbered, a Discrete space, got "
+            f"{type(space).__name__}{list(space.shape)} of {env_name(env)}; wrap it so that it offers a few of them"
+        )
+
+
+def _action_space(env: Any) -> Any:
+    """Of a world that tells it, as gymnax's do; else None."""
+    try:
+        return env.action_space(env.default_params)
+    except (AttributeError, NotImplementedError):
+        return None
 
 
 @struct.dataclass

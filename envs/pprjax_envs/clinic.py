@@ -82,7 +82,16 @@ def task(start: int, *, observed: Paths | None = None) -> Task:
         start: the patient's first state.
         observed: one path that was taken, with its treatments: then chance is what that path tells of it, the
             counterfactual world of `pprjax.baselines.counterfactual_probabilities`. None: fresh.
+
+    Raises:
+        ValueError: start is no patient's state, or observed is not one path with treatments that begins there.
     """
+    if not isinstance(start, int | np.integer) or not 0 <= start < DIED:
+        raise UserError(f"start: expected a patient's state in [0, {DIED - 1}], got {start!r}")
+    if observed is not None:
+        one = isinstance(observed, Paths) and len(observed) == 1 and observed.actions is not None
+        if not one or int(np.asarray(observed.symbols)[0, 0]) != start:
+            raise UserError(f"observed: expected one path with treatments that begins in {start}, got {observed!r}")
     world, params = env(), replace(env().default_params, start=jnp.int32(start))
     if observed is not None:
         from pprjax.baselines import counterfactual_probabilities  # here: plain tasks need no baselines
@@ -99,7 +108,12 @@ def patients(num: int, *, seed: int = 0, died: bool = True) -> Paths:
     Args:
         num: how many.
         died: only those who died; else all. Either way only paths of at most 24 steps.
+
+    Raises:
+        ValueError: num is no integer of at least 1.
     """
+    if not isinstance(num, int | np.integer) or num < 1:
+        raise UserError(f"num: expected an integer of at least 1, got {num!r}")
     clinic, rng, found = tables(), np.random.default_rng(seed), []
     while len(found) < num:
         states, actions = [int(rng.choice(len(clinic.sofa), p=clinic.admitted))], []

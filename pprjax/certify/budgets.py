@@ -25,6 +25,7 @@ from pprjax.certify.edits import WholeCosts
 from pprjax.certify.problem import Block
 from pprjax.certify.unrolled import Unrolled, Weights
 from pprjax.paths import PAD
+from pprjax.reward import closeness
 
 
 @struct.dataclass
@@ -150,7 +151,7 @@ def best_budget(
     """max F(e) + λ_path / (e + 1) over e < budgets, e ≤ largest, in the pruned world, and the actions for it."""
     value = all_values(pruned, original, budgets=budgets, costs=costs)
     budget = jnp.arange(budgets)
-    by_budget = jnp.where(budget <= largest, value[0, 0, first] + lambda_path / (1.0 + budget), -jnp.inf)
+    by_budget = jnp.where(budget <= largest, value[0, 0, first] + closeness(budget, lambda_path), -jnp.inf)
     start = jnp.argmax(by_budget).astype(jnp.int32)
     return by_budget[start], _actions(pruned, original, value, first, start, costs)
 

@@ -14,6 +14,7 @@ from pprjax.certify import limits
 from pprjax.certify.problem import Block, Problem
 from pprjax.edit_distance import EditCosts
 from pprjax.paths import PAD
+from pprjax.reward import closeness
 
 
 @struct.dataclass
@@ -68,7 +69,7 @@ def grade(problem: Problem, block: Block, actions: Int[np.ndarray, "B T"]) -> Gr
         log_prob=log_prob,
         distance=distance,
         value=value,
-        reward=value + block.lambda_path / (distance + 1.0),
+        reward=value + closeness(distance, block.lambda_path),
     )
 
 

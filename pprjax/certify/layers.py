@@ -27,6 +27,7 @@ from pprjax.certify.edits import WholeCosts
 from pprjax.certify.graph import Weighed, count_above, ranges
 from pprjax.certify.limits import TooLargeError
 from pprjax.certify.own_steps import Eased
+from pprjax.reward import closeness
 
 MAX_CELLS = 2**25
 """The most values (i, r) that are held at once."""
@@ -163,7 +164,7 @@ class Layers:
         if self.batch.lambda_path is None:
             need = np.maximum.accumulate(self.end_value, axis=1)
         else:
-            close = self.batch.lambda_path / (edits + 1.0)
+            close = closeness(edits, self.batch.lambda_path)
             need = (self.end_value + close).max(1, keepdims=True) - close
         return need + 1e-9 * (1 + np.where(np.isfinite(need), np.abs(need), 0.0))
 
@@ -285,7 +286,7 @@ class Layers:
         if self.batch.lambda_path is None:
             order = np.lexsort((-bound, least, nodes.whose))
         else:
-            order = np.lexsort((-bound - self.batch.lambda_path / (least + 1.0), nodes.whose))
+            order = np.lexsort((-bound - closeness(least, self.batch.lambda_path), nodes.whose))
         whose, total = nodes.whose[order], np.cumsum(count[order])
         before = np.concatenate([[0], np.cumsum(wanted)])[whose]
         kept = np.zeros(len(order), bool)

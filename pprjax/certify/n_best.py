@@ -28,6 +28,7 @@ from pprjax.certify.problem import Block, Problem
 from pprjax.certify.tables import Tables
 from pprjax.errors import UserError
 from pprjax.paths import PAD
+from pprjax.reward import closeness
 
 MAX_OPENED = 100_000
 """The most prefixes that are opened for an original."""
@@ -130,7 +131,7 @@ def ranked(
 
     def best(t, node, column):
         edits = column[:, None] + budget
-        onward = value[t, node] + lambda_path / (edits + 1)
+        onward = value[t, node] + closeness(edits, lambda_path)
         return float(np.max(onward, where=edits <= limit, initial=-np.inf))
 
     empty = costs.delete * np.arange(length + 1)
@@ -153,7 +154,7 @@ def ranked(
             )
         t = -depth
         if pruned.ending[t, node] == 0 and least <= column[-1] <= limit:
-            worth = earned + lambda_path / (float(column[-1]) + 1)
+            worth = earned + closeness(float(column[-1]), lambda_path)
             heapq.heappush(heap, (-worth, depth - 1, next(order), True, earned, node, column, actions))
         for action in np.flatnonzero(pruned.following[t, node] < width):
             after = int(pruned.following[t, node, action])

@@ -23,7 +23,7 @@ from pprjax.ladder import tolerated
 from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier, Recourse
-from pprjax.reward import OwnSteps
+from pprjax.reward import OwnSteps, closeness
 
 PLACES = 2**24
 """Pairs (original, row) of a batch, roughly; where time counts, triples with it."""
@@ -236,7 +236,7 @@ def _solve(weighed: Weighed, batch: Batch, costs: WholeCosts, timed: bool, calls
         before = np.maximum.accumulate(np.pad(value, ((0, 0), (1, 0)), constant_values=-np.inf)[:, :-1], axis=1)
         whose, distance = np.nonzero(value > tolerated(before))
     else:
-        worth = value + batch.lambda_path / (np.arange(last + 1) + 1.0)
+        worth = value + closeness(np.arange(last + 1), batch.lambda_path)
         distance = worth.argmax(1)
         whose = np.flatnonzero(worth.max(1) > -np.inf)
         distance = distance[whose]
@@ -296,7 +296,7 @@ def _described(
     value = goal + weighed.lambda_policy * habit
     scores = Scores(
         goal=goal,
-        path=1.0 / (distance + 1.0),
+        path=closeness(distance),
         r_policy=habit,
         policy=log_prob / np.maximum(lengths - 1, 1),
         distance=distance,

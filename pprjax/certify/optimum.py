@@ -28,6 +28,7 @@ from pprjax.errors import UserError
 from pprjax.metrics import Scores
 from pprjax.paths import Paths
 from pprjax.result import Recourse, surely
+from pprjax.reward import closeness
 from pprjax.ruled import with_rules
 from pprjax.task import Task
 
@@ -121,7 +122,7 @@ def described(problem: Problem, graded: Graded) -> tuple[Paths, Scores, np.ndarr
     ended = metrics.status(distance=graded.distance, reached=reached, terminated=tables.ended[graded.row], met=None)
     scores = Scores(
         goal=graded.goal,
-        path=np.where(feasible, 1.0 / (np.maximum(graded.distance, 0) + 1.0), np.nan),
+        path=np.where(feasible, closeness(np.maximum(graded.distance, 0)), np.nan),
         r_policy=graded.r_policy,
         policy=graded.log_prob / np.maximum(graded.num_actions, 1),
         distance=graded.distance,

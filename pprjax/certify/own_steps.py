@@ -20,7 +20,7 @@ def pairs(before: Int[np.ndarray, "*b"], after: Int[np.ndarray, "*b"]) -> Int[np
 
 def habits_of(
     tables: Tables, symbols: Int[np.ndarray, "B N"], own_steps: OwnSteps
-) -> tuple[Int[np.ndarray, " B"], Float[np.ndarray, "H N A"]]:
+) -> tuple[Int[np.ndarray, " B"], Float[np.ndarray, "H rows A"]]:
     """Which table of habits each original has, and the tables: one for all, or one for each other original where its
     own steps are free."""
     if own_steps == "charged":

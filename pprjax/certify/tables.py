@@ -212,7 +212,7 @@ def _checked_root(task: Task) -> _Found:
             "task.policy: expected P_A to depend on the state alone, got one that carries a memory of the path"
         )
     if not task.deterministic:
-        raise UserError(f"task.env: expected a deterministic world, {_chance(task)}")
+        raise UserError(f"task.env: expected a deterministic world, {not_deterministic(task)}")
     root = jax.device_get(_roots(task))
     if np.any(root.state_id != root.state_id[0]):
         raise UserError("task.env: expected a deterministic world, got one that starts in different states")
@@ -225,7 +225,7 @@ def _check_id(ids: np.ndarray, num_states: int) -> None:
         raise UserError(f"task.env: expected state ids in [0, {num_states}), got {bad[0]}")
 
 
-def _chance(task: Task) -> str:
+def not_deterministic(task: Task) -> str:
     """Why a world does not count as deterministic."""
     task = without_rules(task)
     chances = successors(task.env, task.params)

@@ -32,6 +32,7 @@ from pprjax.metrics import SAME, Scores
 from pprjax.paths import PAD, Paths, fill_of
 from pprjax.progress import progress_bar
 from pprjax.result import Frontier, Recourse, surely
+from pprjax.reward import closeness
 from pprjax.rollout import Trajectory, trace
 from pprjax.ruled import with_rules
 from pprjax.runs import RUNS
@@ -344,7 +345,7 @@ def _assemble(
         method=np.full(len(rank), "learn"),
         scores=Scores(
             goal=best.reward_goal,
-            path=np.where(feasible, 1.0 / (np.maximum(best.distance, 0) + 1.0), np.nan),
+            path=np.where(feasible, closeness(np.maximum(best.distance, 0)), np.nan),
             r_policy=best.reward_policy,
             policy=best.log_prob / actions,
             distance=best.distance,

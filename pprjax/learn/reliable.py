@@ -20,8 +20,8 @@ SCREENED = 16
 TRIED = 4
 """Of the others the best by R, in each iteration, that are put to the test."""
 
-RUNS = 400
-"""Fresh runs of the test: the share, less two standard errors, must reach the least."""
+TESTED = 400
+"""Fresh runs of each of these: the share, less two standard errors, must reach the least."""
 
 
 def reliable(task: Task, original: Original, lanes: Trajectory, key: jax.Array) -> Trajectory:
@@ -40,8 +40,8 @@ def reliable(task: Task, original: Original, lanes: Trajectory, key: jax.Array) 
     plans = lanes.actions[order]
     again = jnp.concatenate([jnp.zeros(1, bool), (plans[1:] == plans[:-1]).all(1)])  # many lanes are the same
     first = order[jnp.argsort(again, stable=True)[:TRIED]]
-    share = shares(lanes.actions[first], key_test, RUNS)
-    passed = hopeful[first] & (share - 2.0 * standard_error(share, RUNS) >= least)
+    share = shares(lanes.actions[first], key_test, TESTED)
+    passed = hopeful[first] & (share - 2.0 * standard_error(share, TESTED) >= least)
     return replace(lanes, met=jnp.zeros_like(lanes.met).at[first].set(passed))
 
 

@@ -21,6 +21,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.ladder import Ladder
+from pprjax.reward import closeness
 from pprjax.search import nodes as layers
 from pprjax.search.nodes import Children, Edges, Nodes, Search, rung_of
 
@@ -129,7 +130,7 @@ def _last(search: Search, nodes: Nodes, beam: Beam, shape: Shape) -> Beam:
     if search.lambda_path is None:
         order = jnp.lexsort((-bound, smallest))
     else:
-        order = jnp.argsort(-(bound + search.lambda_path / (1.0 + smallest)))
+        order = jnp.argsort(-(bound + closeness(smallest, search.lambda_path)))
     edges, bound, smallest = jax.tree.map(lambda x: x[order], (edges, bound, smallest))
 
     def left(best: Ladder, i: Int[Array, ""]) -> Bool[Array, " M"]:
@@ -225,7 +226,7 @@ def _strata(
     stratum = jnp.where(hopeful, rung_of(ranked.smallest), num_distances)
     places = [_places(ranked.value + weight * ranked.promise, stratum, num_distances) for weight in weights]
     if search.lambda_path is not None:
-        worth = ranked.value + search.lambda_path / (1.0 + ranked.smallest)
+        worth = ranked.value + closeness(ranked.smallest, search.lambda_path)
         any_stratum = jnp.where(hopeful, 0, num_distances)
         by_worth = [_places(worth + weight * ranked.promise, any_stratum, num_distances) for weight in weights]
         places += [place // num_distances for place in by_worth]

@@ -15,6 +15,7 @@ from pprjax.ladder import Ladder, Points, Wanted, listed
 from pprjax.metrics import real_edits
 from pprjax.paths import PAD, Paths
 from pprjax.result import ROUNDING, Recourse
+from pprjax.reward import closeness
 
 
 def n_best(
@@ -39,7 +40,7 @@ def n_best(
         apart: what δ counts.
     """
     weights = np.broadcast_to(np.asarray(lambda_path, float), len(originals))
-    close = weights[:, None] / (np.arange(points.limit.shape[1]) + 1.0)
+    close = closeness(np.arange(points.limit.shape[1]), weights[:, None])
     ladders = jax.tree.map(np.asarray, points.best)
     each = [jax.tree.map(lambda x, b=b: x[b], ladders) for b in range(len(originals))]
     places = [_chosen(found, close[b], wanted, apart) for b, found in enumerate(each)]
@@ -47,7 +48,7 @@ def n_best(
     distance, place = np.concatenate(places).T
     options: dict[str, Any] = dict(goal=goal, lambda_policy=lambda_policy, answered_by="search", apart=apart)
     front = listed(points, originals, (path, distance, place), **options)
-    reward = front.value + weights[path] / (front.distance + 1.0)
+    reward = front.value + closeness(front.distance, weights[path])
     limit, unseen = ((x + close).max(1) for x in (points.limit, np.minimum(points.limit, points.unseen)))
     is_first = np.append(True, path[1:] != path[:-1])[: len(path)]
     bound = np.where(is_first, limit[path], unseen[path])

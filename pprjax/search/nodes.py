@@ -28,7 +28,7 @@ from pprjax.constraints import violations
 from pprjax.edit_distance import RealCosts
 from pprjax.ladder import Ladder, tolerated
 from pprjax.paths import PAD, fill_of
-from pprjax.reward import spared
+from pprjax.reward import closeness, spared
 from pprjax.rollout import Original
 from pprjax.task import Task
 
@@ -156,7 +156,7 @@ class Search:
         """
         if not self.real or self.lambda_path is None:
             return value
-        return value + self.lambda_path / (1.0 + distance) - self.lambda_path / (1.0 + rung_of(distance))
+        return value + closeness(distance, self.lambda_path) - closeness(rung_of(distance), self.lambda_path)
 
     def needed(self, value: Any) -> Any:
         """What v a path of at least e edits must exceed to be `needed`: float[E]."""
@@ -375,7 +375,7 @@ def needed(value: Any, lambda_path: Any = None) -> Any:
     xp: Any = jnp if isinstance(value, jax.Array) else np
     if lambda_path is None:
         return xp.maximum.accumulate(value, axis=-1)
-    close = lambda_path / (1.0 + xp.arange(value.shape[-1]))
+    close = closeness(xp.arange(value.shape[-1]), lambda_path)
     return xp.max(value + close, axis=-1, keepdims=True) - close
 
 
@@ -390,5 +390,5 @@ def needed_beside(value: Any, lambda_path: Any = None) -> Any:
     last = places // 2 - 1
     if lambda_path is None:
         return xp.min(xp.where(xp.tri(num_distances, dtype=bool).T, value[:, last], xp.inf), axis=1)
-    close = lambda_path / (1.0 + xp.arange(num_distances))
+    close = closeness(xp.arange(num_distances), lambda_path)
     return xp.sort((value + close[:, None]).ravel())[-1 - last] - close

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from pprjax.ladder import Ladder
+from pprjax.reward import closeness
 from pprjax.search import nodes as layers
 from pprjax.search.nodes import Children, Edges, Nodes, Search, rung_of
 
@@ -126,7 +127,7 @@ def _opened(search: Search, best: Ladder, nodes: Nodes, t: int) -> tuple[Ladder,
     if search.lambda_path is None:
         order = np.lexsort((-bound, smallest))
     else:
-        order = np.argsort(-(bound + float(search.lambda_path) / (1.0 + smallest)), kind="stable")
+        order = np.argsort(-(bound + closeness(smallest, float(search.lambda_path))), kind="stable")
     return best, _Waiting(t, nodes, children, parent[order], action[order], smallest[order], bound[order])
 
 

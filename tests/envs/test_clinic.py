@@ -70,3 +70,25 @@ def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match="expected the extra `icu`"):
         clinic.tables()
+
+
+@pytest.mark.parametrize("start", [-1, 713, 9999, np.array([3])])
+def test_a_start_that_is_no_patients_state_is_named(start):
+    with pytest.raises(ValueError, match=r"^start: expected a patient's state in \[0, 712\], got"):
+        clinic.task(start)
+
+
+def test_what_was_observed_is_one_path_that_begins_there():
+    paths = clinic.patients(2)
+    start = int(np.asarray(paths.symbols)[0, 0])
+    for observed in (paths, paths[:1].replace(actions=None), paths[:1].to_lists()):
+        with pytest.raises(ValueError, match=rf"^observed: expected one path with treatments that begins in {start}"):
+            clinic.task(start, observed=observed)
+    with pytest.raises(ValueError, match=rf"begins in {start + 1}, got"):
+        clinic.task(start + 1, observed=paths[:1])
+
+
+@pytest.mark.parametrize("num", [0, -1, 2.5])
+def test_a_number_of_patients_is_at_least_one(num):
+    with pytest.raises(ValueError, match=r"^num: expected an integer of at least 1, got"):
+        clinic.patients(num)

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Int
 
 from pprjax.policy import TablePolicy
+from pprjax.reward import closeness
 from pprjax_envs.mario.agents import NetworkPolicy, favourites
 from pprjax_envs.mario.explorer import ROOT, UNKNOWN, Step
 from pprjax_envs.mario.labels import Rung, frontier_of
@@ -39,7 +40,7 @@ class Explored(NamedTuple):
 
 def worth(rung: Rung, lambda_path: float) -> float:
     """R, Eq. 5."""
-    return rung.value + lambda_path / (rung.distance + 1)
+    return rung.value + closeness(rung.distance, lambda_path)
 
 
 def explored_frontier(

@@ -16,6 +16,7 @@ from pprjax.logs.edits import alignments
 from pprjax.paths import Paths
 from pprjax.progress import progress_bar
 from pprjax.result import Frontier
+from pprjax.reward import closeness
 from pprjax.task import Task
 from pprjax_envs.text.agents import Author
 from pprjax_envs.text.corpus import split, words_and_marks
@@ -164,7 +165,7 @@ def at(table: pl.DataFrame, lambdas: Sequence[float]) -> pl.DataFrame:
     """The best rewriting of each sentence and author at each λ_path, with its R; of equals the one of fewer edits."""
     whose, parts = ["number", "author"], []
     for place, lambda_path in enumerate(lambdas):
-        reward = pl.col("value") + lambda_path / (pl.col("distance") + 1)
+        reward = pl.col("value") + closeness(pl.col("distance"), lambda_path)
         scored = table.with_row_index("row").with_columns(
             first=pl.col("row").min().over(whose), place=place, lambda_path=pl.lit(float(lambda_path)), reward=reward
         )
