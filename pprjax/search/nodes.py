@@ -30,7 +30,7 @@ from pprjax.ladder import Ladder, tolerated
 from pprjax.paths import PAD, fill_of
 from pprjax.reward import closeness, spared
 from pprjax.rollout import Original
-from pprjax.task import Task
+from pprjax.task import SMALL_WORLD, Task
 
 STRANGE = PAD - 1
 """A symbol that no path has, and no padding either."""
@@ -57,8 +57,38 @@ def tells_end(task: Task) -> bool:
 
 
 def provable(task: Task, config: Config) -> bool:
-    """Whether v is bounded after a prefix: the world says what R_goal may still come, and habits never pay."""
-    return config.habit == "regret" and (hasattr(task.env, "goal_bound") or hasattr(task.env, "goal_to_go"))
+    """Whether v is bounded after a prefix: the world says what R_goal may still come, or is small enough to be asked,
+    and habits never pay."""
+    return config.habit == "regret" and (_told(task) or tabulated(task))
+
+
+def _told(task: Task) -> bool:
+    return hasattr(task.env, "goal_bound") or hasattr(task.env, "goal_to_go")
+
+
+def tabulated(task: Task) -> bool:
+    """Whether what may still come is looked up for each state: in a small finite world that does not say it itself."""
+    small = hasattr(task.env, "state_from_id") and task.env.num_states <= SMALL_WORLD
+    return small and not _told(task)
+
+
+@jax.jit
+def most_to_come(task: Task) -> Float[Array, " S"]:
+    """V(s) = max(0, max_a r(s, a) + V(s')): the most R_goal that may still come in each state, by value iteration.
+
+    Paths may stop anywhere and have as many steps as the longest, so that it is no less than what does come.
+    """
+
+    def steps(state):
+        after, reward, ended = jax.vmap(lambda a: task.step(jax.random.key(0), state, a))(jnp.arange(task.num_actions))
+        return jax.vmap(task.state_id)(after), jnp.where(task.available(state), reward, -jnp.inf), ended
+
+    after, reward, ended = jax.vmap(steps)(task.all_states())
+
+    def one_more(_, value):
+        return jnp.maximum(0.0, (reward + jnp.where(ended, 0.0, value[after])).max(1))
+
+    return jax.lax.fori_loop(0, task.horizon, one_more, jnp.zeros(len(after), reward.dtype))
 
 
 @struct.dataclass
@@ -69,6 +99,7 @@ class Search:
     original: Original
     config: Config
     lambda_path: jax.Array | None = None  # where one answer is wanted, R's weight of closeness; None: the frontier
+    most: jax.Array | None = None  # float[S], `most_to_come` where the world is `tabulated`
 
     def to_come(self, state: Any) -> Float[Array, ""]:
         """The most that may still be added to v after this state; infinite where nothing says so."""
@@ -79,6 +110,8 @@ class Search:
         """The same where the next step, whose habit is charged, ends the path: R_goal alone, from the world; infinite
         where it does not say."""
         env, params = self.task.env, self.task.params
+        if self.most is not None:
+            return self.most[self.task.state_id(state)]
         if hasattr(env, "goal_to_go"):
             return jnp.asarray(env.goal_to_go(state, params), jnp.result_type(float))
         most = env.goal_bound(params) if hasattr(env, "goal_bound") else jnp.inf
@@ -90,7 +123,9 @@ class Search:
         env = self.task.env
         if not provable(self.task, self.config):
             return False
-        return hasattr(env, "goal_to_go") or bool(np.isfinite(env.goal_bound(self.task.params)))
+        return (
+            self.most is not None or hasattr(env, "goal_to_go") or bool(np.isfinite(env.goal_bound(self.task.params)))
+        )
 
     def steps_to_come(self, state: Any) -> Int[Array, ""]:
         """The fewest steps that a path still takes which meets the goal, from the world; 0 where it does not say."""

@@ -21,7 +21,7 @@ from pprjax.paths import Paths
 from pprjax.rollout import Original, trace
 from pprjax.ruled import with_rules
 from pprjax.search.beam import Beam, Shape, search_beam
-from pprjax.search.nodes import Search, guesses, guides, knows_next, needed, provable
+from pprjax.search.nodes import Search, guesses, guides, knows_next, most_to_come, needed, provable, tabulated
 from pprjax.search.proof import prove
 from pprjax.task import Task
 
@@ -86,15 +86,16 @@ def search_points(
     shape = _shape(task, config, wanted.num_distances, width, calls)
     together = _together(task, shape.room, int(np.max(originals.lengths)))
     parts, nothing = [], ladder.empty(task, wanted)
+    most = most_to_come(task) if tabulated(task) else None
     for low in range(0, size, together):
         part = jax.tree.map(lambda x, low=low: jnp.asarray(x[low : low + together]), inputs)
-        parts.append(_beams(task, config, part, nothing, shape=shape))
+        parts.append(_beams(task, config, part, nothing, most, shape=shape))
     traced, beams = jax.tree.map(lambda *x: np.concatenate(x), *map(jax.device_get, parts))
     used = np.asarray(beams.calls, np.int64)
     rows, limits, rest = [], [], []
     for i in range(size):
         original, beam, (lambda_policy, weight) = jax.tree.map(lambda x, i=i: x[i], (traced, beams, lambdas))
-        search = Search(task, original, replace(config, lambda_policy=lambda_policy), weight)
+        search = Search(task, original, replace(config, lambda_policy=lambda_policy), weight, most)
         best, unseen = beam.best, [beam.dropped]
         if np.isnan(beam.dropped).any():
             raise UserError(f"env.promise: expected a number, got NaN for a prefix of an edit of originals[{i}]")
@@ -121,6 +122,8 @@ def _contradiction(task: Task, i: int) -> str:
     found = f"a path that was found for originals[{i}]"
     if hasattr(task.env, "goal_to_go") or hasattr(task.env, "steps_to_go"):
         return f"goal_to_go, steps_to_go: {found} earns more than may still come, or meets the goal earlier"
+    if tabulated(task):
+        return f"env.state_from_id: {found} earns more than its states may still earn: states of one id must act alike"
     most = float(task.env.goal_bound(task.params))
     return f"env.goal_bound: {most:g} is not the most R_goal that may still come: {found} earns more"
 
@@ -180,11 +183,11 @@ def _shape(task: Task, config: Config, num_distances: int, width: int, calls: in
 
 
 @partial(jax.jit, static_argnames="shape")
-def _beams(task: Task, config: Config, inputs, nothing: Ladder, *, shape: Shape) -> tuple[Original, Beam]:
+def _beams(task: Task, config: Config, inputs, nothing: Ladder, most, *, shape: Shape) -> tuple[Original, Beam]:
     def one(symbols, length, actions, kept, lambdas):
         lambda_policy, lambda_path = lambdas
         original = replace(trace(task, symbols, length, jax.random.key(0), actions), kept=kept)
-        search = Search(task, original, replace(config, lambda_policy=lambda_policy), lambda_path)
+        search = Search(task, original, replace(config, lambda_policy=lambda_policy), lambda_path, most)
         return original, search_beam(search, nothing, shape)
 
     return jax.vmap(one)(*inputs)
