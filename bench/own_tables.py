@@ -97,16 +97,16 @@ def learners(line: Line) -> list[str]:
     rows = [
         (
             *(row["world"], row["learner"], percent(row["met_goal"], 3), percent(row["within_1"], 3)),
-            *("" if row["median_short"] is None else percent(row["median_short"], 2), seconds(row["seconds_each"])),
+            "" if row["median_short"] is None else percent(np.round(row["median_short"], 5), 2),
         )
         for row in line["rows"]
     ]
-    header = ("world", "learner", "meets the goal", "within 1 %", "short by", "an original")
+    header = ("world", "learner", "meets the goal", "within 1 %", "short by")
     return [
         f"{line['steps']:,} steps of the world for each learner and original, {line['originals']} originals a world: "
         "how often the best path sampled meets the goal; how often its R is within 1 % of the best known, the "
-        "certificate's on the grid and the search's elsewhere; the median share by which it is less; and the time, "
-        f"compiling with it, {runs(line)}.\n",
+        "certificate's on the grid and the search's elsewhere; and the median share by which it is less. "
+        f"Of {runs(line)}.\n",
         *markdown(header, rows),
     ]
 

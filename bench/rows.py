@@ -324,23 +324,13 @@ def chance(line: Line) -> list[Row]:
     return rows
 
 
-def learners(line: Line) -> list[Row]:
-    rows = []
-    for world in dict.fromkeys(row["world"] for row in line["rows"]):
-        ours, *others = (
-            (row["learner"], f"{percent(row['within_1'])}, the goal met {percent(row['met_goal'])}")
-            for row in line["rows"]
-            if row["world"] == world
-        )
-        what = f"{world}, {line['originals']} originals, {line['steps']:,} steps for each: within 1 % of the best known"
-        rows.append((what, ours[1], "; ".join(f"{name} {found}" for name, found in others), ""))
-    return rows
-
-
 def continuous(line: Line) -> list[Row]:
     rows = []
     for name, world in line["worlds"].items():
-        share = spread(np.array(world["gap"]) / np.abs(world["reward"]), lambda x: f"{100 * x:.2g} %")
+        share = spread(
+            np.array(world["gap"]) / np.abs(world["reward"]),
+            lambda x: f"{100 * x:.0f} %" if x >= 0.1 else f"{100 * x:.2g} %",
+        )
         changed = spread(world["changed_actions"], lambda x: f"{x:.0f}")
         found = f"{percent(world['met'])}, {changed} actions changed, gap {share} of R"
         beside = f"learned {percent(world['learned_met'])}" if "learned_met" in world else ""
@@ -349,7 +339,6 @@ def continuous(line: Line) -> list[Row]:
 
 
 ROWS = {
-    "learners": learners,
     "continuous": continuous,
     "clinic": clinic,
     "chance": chance,

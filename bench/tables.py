@@ -92,8 +92,8 @@ def highlights(lines: list[Line]) -> str:
     text_seconds = f" A sentence takes {seconds(text['seconds_each'])} an author." if text["runs"] == RUNS else ""
     points = [
         f"The learner comes within 1 % of the certified optimum in {percent(quality['within_1_flag'])} of the cases, "
-        f"over {len(quality['cells']['flag'])} pairs of weights. Without the mends of the printed algorithm it does in "
-        f"{percent(plain['within_1_flag'])}.",
+        f"over {len(quality['cells']['flag'])} pairs of weights. Without our changes to the published algorithm it "
+        f"does in {percent(plain['within_1_flag'])}.",
         "When 256 originals are learned together, in 300 iterations, each takes "
         f"{seconds(latest['batching']['seconds_each_of_256'])}. A certificate takes {seconds(1 / certificates)}.",
         f"A learner that is told the optimum, and stops there, takes {ours[0]} an original at λ_path = λ_policy = 0.1, "
@@ -105,7 +105,7 @@ def highlights(lines: list[Line]) -> str:
         "many as rapidfuzz.",
         "Years: the search is at least as good as the best of four beams in "
         f"{percent(years['share_at_least_beam'])} of the cases, with {number(years['search_steps'])} classifier calls "
-        f"for their {number(years['classifier_steps'])}. The learner's mean R is below theirs, by {shortfalls} "
+        f"where they need {number(years['classifier_steps'])}. The learner's mean R is below theirs, by {shortfalls} "
         "(λ_policy).",
         f"Text: R is at least that of a plain beam search in {percent(at_least_beam(text))} of the cases."
         f"{text_seconds}",

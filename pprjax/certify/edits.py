@@ -45,7 +45,7 @@ def whole_costs(config: Config) -> WholeCosts:
 def append(
     column: Int[np.ndarray, "*b positions"],
     original: Int[np.ndarray, " N"],
-    symbol: int | Int[np.ndarray, "*b"],
+    symbol: int | np.integer | Int[np.ndarray, "*b"],
     costs: WholeCosts,
 ) -> Int[np.ndarray, "*b positions"]:
     """The Levenshtein columns after one more symbol of each path, in the columns' own type."""

@@ -110,7 +110,7 @@ def ranked(
     value: Float[np.ndarray, "layers W positions E"],
     original: Int[np.ndarray, " N"],
     lambda_path: float,
-    limits: tuple[float, float],
+    limits: tuple[float | int, float | int],
     costs: WholeCosts,
 ) -> Iterator[list[int]]:
     """The actions of every path of so many edits, best first.

@@ -13,7 +13,7 @@ from pprjax.paths import PAD
 from pprjax.reward import OwnSteps
 
 
-def pairs(before: Int[np.ndarray, "*b"], after: Int[np.ndarray, "*b"]) -> Int[np.ndarray, "*b"]:
+def pairs(before: Int[np.ndarray, "*#b"], after: Int[np.ndarray, "*#b"]) -> Int[np.ndarray, "..."]:
     """A number for each two symbols, int64; negative where the second is padding."""
     return (np.asarray(before, np.int64) << 32) | np.asarray(after, np.int64)
 
@@ -36,7 +36,7 @@ def habits_of(
 
 
 def steps_taken(
-    weighed: Weighed, original: list[int], symbols: Int[np.ndarray, " T+1"], steps: list[int], own_steps: OwnSteps
+    weighed: Weighed, original: list[int], symbols: Int[np.ndarray, " N"], steps: list[int], own_steps: OwnSteps
 ) -> tuple[Int[np.ndarray, " T"], Float[np.ndarray, " T"]]:
     """The steps of the graph that a path takes, and what they add to R_policy.
 

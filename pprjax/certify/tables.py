@@ -62,14 +62,14 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
             What a world says of itself is put to the test: four draws of each transition must agree, and states of one
             id must act alike as far as they are met.
     """
-    root = _checked_root(task)
-    row_of = np.full((task.num_states, 2), UNAVAILABLE, np.int32)  # of (id, ended)
+    root, num_states = _checked_root(task)
+    row_of = np.full((num_states, 2), UNAVAILABLE, np.int32)  # of (id, ended)
     seen: list[_Found] = [jax.tree.map(lambda x: x[:1], root)]
     blocks: list[_Expansion] = []
     followings: list[np.ndarray] = []
     again: list[_Found] = []
     id_is_all = hasattr(task.env, "state_from_id")
-    _check_id(root.state_id, task.num_states)
+    _check_id(root.state_id, num_states)
     row_of[root.state_id[0], 0] = 0
     count, pending = 1, list(seen)
     while pending:
@@ -80,7 +80,7 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
             block, found = _expand(task, part, habit)
             open_edges = np.argwhere(block.available & ~part.ended[:, None])
             targets = jax.tree.map(lambda x, at=open_edges: x[at[:, 0], at[:, 1]], found)
-            _check_id(targets.state_id, task.num_states)
+            _check_id(targets.state_id, num_states)
             keys = targets.state_id.astype(np.int64) * 2 + targets.ended
             fresh, first = np.unique(keys, return_index=True)
             first = np.sort(first[row_of.reshape(-1)[fresh] == UNAVAILABLE])
@@ -203,9 +203,10 @@ def _expansions(task: Task, states: State, seed: Int[Array, ""], *, habit: Habit
     return jax.vmap(one)(states, jax.random.split(jax.random.key(seed), FRONTIER))
 
 
-def _checked_root(task: Task) -> _Found:
-    """Where the world starts, drawn several times; what `tabulate` raises where it is not one to be tabulated."""
-    if task.num_states is None:
+def _checked_root(task: Task) -> tuple[_Found, int]:
+    """Where the world starts, drawn several times, and S; what `tabulate` raises where it is not one to be tabulated."""
+    num_states = task.num_states
+    if num_states is None:
         raise UserError("task.env: expected a finite world, one with `state_id` and `num_states`")
     if jax.tree.leaves(task.policy.init()):
         raise UserError(
@@ -216,7 +217,7 @@ def _checked_root(task: Task) -> _Found:
     root = jax.device_get(_roots(task))
     if np.any(root.state_id != root.state_id[0]):
         raise UserError("task.env: expected a deterministic world, got one that starts in different states")
-    return root
+    return root, num_states
 
 
 def _check_id(ids: np.ndarray, num_states: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 
 from pprjax.learn import ranking
 from pprjax.rollout import Original, Trajectory
@@ -45,7 +45,7 @@ def reliable(task: Task, original: Original, lanes: Trajectory, key: jax.Array) 
     return replace(lanes, met=jnp.zeros_like(lanes.met).at[first].set(passed))
 
 
-def row_keys(key: jax.Array, ids: Int[np.ndarray, " R"], rank: Int[np.ndarray, " R"]) -> jax.Array:
+def row_keys(key: jax.Array, ids: Integer[np.ndarray, " R"], rank: Int[np.ndarray, " R"]) -> jax.Array:
     """The key of the runs of each answer: of its original, by id, and of its rank among that original's answers."""
     fold = jax.vmap(lambda i, rank: jax.random.fold_in(jax.random.fold_in(key, i), rank))
     return fold(jnp.asarray(ids, jnp.uint32), jnp.asarray(rank))

@@ -32,6 +32,9 @@ from pprjax.reward import closeness, spared
 from pprjax.rollout import Original
 from pprjax.task import SMALL_WORLD, Task
 
+MAX_STEPS = 2**28
+"""Steps that working out what may still come may take: those of all states, as often as a path has steps."""
+
 STRANGE = PAD - 1
 """A symbol that no path has, and no padding either."""
 
@@ -68,8 +71,9 @@ def _told(task: Task) -> bool:
 
 def tabulated(task: Task) -> bool:
     """Whether what may still come is looked up for each state: in a small finite world that does not say it itself."""
-    small = hasattr(task.env, "state_from_id") and task.env.num_states <= SMALL_WORLD
-    return small and not _told(task)
+    if _told(task) or not hasattr(task.env, "state_from_id") or task.env.num_states > SMALL_WORLD:
+        return False
+    return task.env.num_states * task.num_actions * task.horizon <= MAX_STEPS
 
 
 @jax.jit
