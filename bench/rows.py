@@ -324,6 +324,10 @@ def chance(line: Line) -> list[Row]:
     return rows
 
 
+def _share(x: float) -> str:
+    return f"{100 * x:.0f} %" if x >= 0.1 else f"{100 * x:.2g} %"
+
+
 def continuous(line: Line) -> list[Row]:
     rows = []
     for name, world in line["worlds"].items():

@@ -204,7 +204,7 @@ def _expansions(task: Task, states: State, seed: Int[Array, ""], *, habit: Habit
 
 
 def _checked_root(task: Task) -> tuple[_Found, int]:
-    """Where the world starts, drawn several times, and S; what `tabulate` raises where it is not one to be tabulated."""
+    """Where the world starts, drawn several times, and S; what `tabulate` raises of a world that it can't write out."""
     num_states = task.num_states
     if num_states is None:
         raise UserError("task.env: expected a finite world, one with `state_id` and `num_states`")
