@@ -42,7 +42,9 @@ def closeness(distance: Any, weight: Any = 1.0) -> Any:
     return weight / (1.0 + distance)
 
 
-def link(prob: Shaped[Array, "*b"] | np.ndarray | float, num_actions: int | Int[Array, ""]) -> Float[Array, "*b"]:
+def link(
+    prob: Shaped[Array, "*b"] | np.ndarray | np.floating | float, num_actions: int | Int[Array, ""]
+) -> Float[Array, "*b"]:
     """h(p) = log((p - 2/A + 1) / (1 - p)) if p ≥ 1/A, else log(A·p) (Eq. 4).
 
     Zero at the uniform p = 1/A, and rising with p: what the agent prefers is rewarded, what it avoids punished.
