@@ -186,9 +186,9 @@ class Layers:
 
     def _first(self) -> Nodes:
         size, width = self.batch.symbols.shape
-        first = np.ones(size, np.int64)
         place = self.batch.start + (self.weighed.graph.num_rows * (width - 1) if self.timed else 0)
-        return self._accept(np.arange(size), first, place, np.zeros(size), np.full((2, size), ROOT), 0)
+        one, nothing = np.ones(size, np.int64), np.full((2, size), ROOT)
+        return self._accept(np.arange(size), one, place, np.zeros(size), nothing, 0)
 
     def _edited(self, layers: dict[int, Nodes], e: int) -> list[Nodes]:
         """What one edit leads to."""
@@ -205,8 +205,7 @@ class Layers:
         return [Nodes(nothing, nothing, nothing, nothing, np.zeros(0)), *found]
 
     def _steps(self, nodes: Nodes, made: int, e: int, reads: int, moved: int) -> list[Nodes]:
-        """The nodes of layer e after every step that may matter: one that replaces a symbol reads it, one that is
-        inserted does not."""
+        """The nodes of layer e after every step that may matter. Replacing a symbol reads it, inserting does not."""
         if reads:
             nodes = nodes[nodes.read < self.batch.lengths[nodes.whose]]
         row = nodes.place % self.weighed.graph.num_rows

@@ -30,10 +30,8 @@ from pprjax.ladder import Ladder, tolerated
 from pprjax.paths import PAD, fill_of
 from pprjax.reward import closeness, spared
 from pprjax.rollout import Original
-from pprjax.task import SMALL_WORLD, Task
-
-MAX_STEPS = 2**28
-"""Steps that working out what may still come may take: those of all states, as often as a path has steps."""
+from pprjax.search.to_come import provable
+from pprjax.task import Task
 
 STRANGE = PAD - 1
 """A symbol that no path has, and no padding either."""
@@ -57,42 +55,6 @@ def guesses(task: Task) -> bool:
 def tells_end(task: Task) -> bool:
     """Whether the world tells which action ends a path."""
     return hasattr(task.env, "end_action")
-
-
-def provable(task: Task, config: Config) -> bool:
-    """Whether v is bounded after a prefix: the world says what R_goal may still come, or is small enough to be asked,
-    and habits never pay."""
-    return config.habit == "regret" and (_told(task) or tabulated(task))
-
-
-def _told(task: Task) -> bool:
-    return hasattr(task.env, "goal_bound") or hasattr(task.env, "goal_to_go")
-
-
-def tabulated(task: Task) -> bool:
-    """Whether what may still come is looked up for each state: in a small finite world that does not say it itself."""
-    if _told(task) or not hasattr(task.env, "state_from_id") or task.env.num_states > SMALL_WORLD:
-        return False
-    return task.env.num_states * task.num_actions * task.horizon <= MAX_STEPS
-
-
-@jax.jit
-def most_to_come(task: Task) -> Float[Array, " S"]:
-    """V(s) = max(0, max_a r(s, a) + V(s')): the most R_goal that may still come in each state, by value iteration.
-
-    Paths may stop anywhere and have as many steps as the longest, so that it is no less than what does come.
-    """
-
-    def steps(state):
-        after, reward, ended = jax.vmap(lambda a: task.step(jax.random.key(0), state, a))(jnp.arange(task.num_actions))
-        return jax.vmap(task.state_id)(after), jnp.where(task.available(state), reward, -jnp.inf), ended
-
-    after, reward, ended = jax.vmap(steps)(task.all_states())
-
-    def one_more(_, value):
-        return jnp.maximum(0.0, (reward + jnp.where(ended, 0.0, value[after])).max(1))
-
-    return jax.lax.fori_loop(0, task.horizon, one_more, jnp.zeros(len(after), reward.dtype))
 
 
 @struct.dataclass

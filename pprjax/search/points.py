@@ -21,8 +21,9 @@ from pprjax.paths import Paths
 from pprjax.rollout import Original, trace
 from pprjax.ruled import with_rules
 from pprjax.search.beam import Beam, Shape, search_beam
-from pprjax.search.nodes import Search, guesses, guides, knows_next, most_to_come, needed, provable, tabulated
+from pprjax.search.nodes import Search, guesses, guides, knows_next, needed
 from pprjax.search.proof import prove
+from pprjax.search.to_come import most_to_come, provable, tabulated
 from pprjax.task import Task
 
 WIDTH = 16

@@ -9,7 +9,7 @@ from pprjax_envs import TabularMDP
 from rapidfuzz.distance import Levenshtein
 
 import pprjax
-from pprjax.search.nodes import most_to_come
+from pprjax.search.to_come import most_to_come
 
 S, A, T = 5, 3, 5
 
