@@ -331,10 +331,7 @@ def _share(x: float) -> str:
 def continuous(line: Line) -> list[Row]:
     rows = []
     for name, world in line["worlds"].items():
-        share = spread(
-            np.array(world["gap"]) / np.abs(world["reward"]),
-            lambda x: f"{100 * x:.0f} %" if x >= 0.1 else f"{100 * x:.2g} %",
-        )
+        share = spread(np.array(world["gap"]) / np.abs(world["reward"]), _share)
         changed = spread(world["changed_actions"], lambda x: f"{x:.0f}")
         found = f"{percent(world['met'])}, {changed} actions changed, gap {share} of R"
         beside = f"learned {percent(world['learned_met'])}" if "learned_met" in world else ""

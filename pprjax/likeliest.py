@@ -9,10 +9,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.paths import PAD
-from pprjax.task import Task
+from pprjax.task import State, Task
 
 
 @struct.dataclass
@@ -33,19 +33,21 @@ def all_steps(task: Task) -> Steps | None:
     states = task.all_states() if getattr(task.env, "deterministic", False) else None
     if states is None or jax.tree.leaves(task.policy.init()):
         return None
+    following, usable, ended, reward = moves(task, states)
+    log_prob = jax.vmap(lambda state: task.log_probs(task.policy.init(), state)[1])(states)
+    return Steps(following, usable, ended, reward, log_prob, symbol=jax.vmap(task.symbol)(states))
+
+
+def moves(
+    task: Task, states: State
+) -> tuple[Int[Array, "S A"], Bool[Array, "S A"], Bool[Array, "S A"], Float[Array, "S A"]]:
+    """Of all states and actions of a small deterministic world: where they lead, which there are, which end a path, and
+    what they pay."""
     actions = jnp.arange(task.num_actions)
 
     def one(state):
         after, reward, ended = jax.vmap(lambda a: task.step(jax.random.key(0), state, a))(actions)
-        _, log_prob = task.log_probs(task.policy.init(), state)
-        return Steps(
-            following=jax.vmap(task.state_id)(after),
-            usable=task.available(state),
-            ended=ended,
-            reward=reward,
-            log_prob=log_prob,
-            symbol=task.symbol(state),
-        )
+        return jax.vmap(task.state_id)(after), task.available(state), ended, reward
 
     return jax.vmap(one)(states)
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from pprjax.config import Config
+from pprjax.likeliest import moves
 from pprjax.task import SMALL_WORLD, Task
 
 MAX_STEPS = 2**28
@@ -36,14 +37,10 @@ def most_to_come(task: Task) -> Float[Array, " S"]:
 
     Paths may stop anywhere and have as many steps as the longest, so that it is no less than what does come.
     """
-
-    def steps(state):
-        after, reward, ended = jax.vmap(lambda a: task.step(jax.random.key(0), state, a))(jnp.arange(task.num_actions))
-        return jax.vmap(task.state_id)(after), jnp.where(task.available(state), reward, -jnp.inf), ended
-
-    after, reward, ended = jax.vmap(steps)(task.all_states())
+    following, usable, ended, reward = moves(task, task.all_states())
+    reward = jnp.where(usable, reward, -jnp.inf)
 
     def one_more(_, value):
-        return jnp.maximum(0.0, (reward + jnp.where(ended, 0.0, value[after])).max(1))
+        return jnp.maximum(0.0, (reward + jnp.where(ended, 0.0, value[following])).max(1))
 
-    return jax.lax.fori_loop(0, task.horizon, one_more, jnp.zeros(len(after), reward.dtype))
+    return jax.lax.fori_loop(0, task.horizon, one_more, jnp.zeros(len(following), reward.dtype))
