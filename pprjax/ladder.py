@@ -14,10 +14,9 @@ from jaxtyping import Array, Float, Int
 
 from pprjax import edit_distance, metrics
 from pprjax.edit_distance import EditCosts, RealCosts
-from pprjax.metrics import SAME, Scores
+from pprjax.metrics import SAME
 from pprjax.paths import PAD, Paths, fill_of
 from pprjax.result import Frontier
-from pprjax.reward import closeness
 from pprjax.task import Task
 
 
@@ -191,13 +190,8 @@ def listed(
         value=value.astype(float),
         bound=np.maximum(bound, value).astype(float),
         paths=Paths(at.symbols, num_actions + 1, at.actions),
-        scores=Scores(
-            goal=at.goal,
-            path=closeness(distance),
-            r_policy=at.r_policy,
-            policy=at.log_prob / np.maximum(num_actions, 1),
-            distance=distance,
-            violations=np.zeros(len(path), np.int32),
+        scores=metrics.scores(
+            goal=at.goal, r_policy=at.r_policy, log_prob=at.log_prob, num_actions=num_actions, distance=distance
         ),
         status=metrics.status(
             distance=distance,

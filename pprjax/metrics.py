@@ -17,6 +17,7 @@ from pprjax import edit_distance
 from pprjax.edit_distance import EditCosts, RealCosts
 from pprjax.errors import UserError
 from pprjax.paths import Paths
+from pprjax.reward import closeness
 
 SAME = 1e-3
 """The distance up to which a path of vectors counts as unchanged: what float32 may make of the same actions."""
@@ -32,6 +33,28 @@ class Scores:
     policy: np.ndarray  # float[B], s_policy = mean log P_A over the actions taken; 0 where none is
     distance: np.ndarray  # int32[B], d; float under edit costs other than 1, and of vectors
     violations: np.ndarray  # int32[B], of the task's constraints: 0 where there are none
+
+
+def scores(
+    *, goal: Any, r_policy: Any, log_prob: Any, num_actions: Any, distance: Any, feasible: ArrayLike = True
+) -> Scores:
+    """The scores of B paths that keep the constraints, from their sums; NaN or -1 where they are not feasible.
+
+    Args:
+        goal, r_policy, log_prob: float[B], R_goal, R_policy and Σ log P_A.
+        num_actions: int[B].
+        distance: int[B] or float[B], d; -1 where not feasible.
+        feasible: bool[B], or True for all.
+    """
+    feasible = np.broadcast_to(feasible, np.shape(distance))
+    return Scores(
+        goal=goal,
+        path=np.where(feasible, closeness(np.maximum(distance, 0)), np.nan),
+        r_policy=r_policy,
+        policy=log_prob / np.maximum(num_actions, 1),
+        distance=distance,
+        violations=np.where(feasible, 0, -1).astype(np.int32),
+    )
 
 
 def status(

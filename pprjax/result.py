@@ -225,7 +225,7 @@ class Frontier:
         return Recourse(
             originals=self.originals,
             path=path,
-            rank=(np.arange(len(path)) - np.searchsorted(path, path) + 1).astype(np.int32),
+            rank=ranks(path),
             paths=paths,
             reward=reward,
             bound=np.maximum(np.append(bound, limit[none])[order], reward),
@@ -235,9 +235,8 @@ class Frontier:
             original_goal=self.original_goal,
             lambda_path=weights,
             lambda_policy=self.lambda_policy,
-            greedy_reward=np.full(size, np.nan),
-            curve=np.zeros((size, 0)),
             diversity=metrics.diversity(paths, path, size, self.apart),
+            **untrained(size),
             **surely(there & (self.answered_by[path] != "learn"), size),  # which may be in a world of chance
         )
 
@@ -276,6 +275,16 @@ class Frontier:
         from pprjax import plotting  # takes a second to import
 
         return plotting.ladders(self.to_frame().filter(rank=1), axes=axes)
+
+
+def ranks(path: Int[np.ndarray, " R"]) -> Int[np.ndarray, " R"]:
+    """The place of each row among those of its original, from 1; they stand together, original by original."""
+    return (np.arange(len(path)) - np.searchsorted(path, path) + 1).astype(np.int32)
+
+
+def untrained(size: int) -> dict[str, np.ndarray]:
+    """What recourses of B originals say of a training where there was none."""
+    return {"greedy_reward": np.full(size, np.nan), "curve": np.zeros((size, 0))}
 
 
 def surely(met: Bool[np.ndarray, " R"], size: int) -> dict[str, np.ndarray]:

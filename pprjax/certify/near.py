@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from pprjax import metrics
 from pprjax.certify.edits import WholeCosts, largest_distance, levenshtein
 from pprjax.certify.edits_to_go import edits_to_go
 from pprjax.certify.graph import Weighed, symbols_to_come
@@ -20,7 +21,6 @@ from pprjax.certify.layers import ROOT, Batch, Layers
 from pprjax.certify.limits import TooLargeError
 from pprjax.certify.own_steps import ease, steps_taken
 from pprjax.ladder import tolerated
-from pprjax.metrics import Scores
 from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.reward import OwnSteps, closeness
@@ -294,14 +294,6 @@ def _described(
         ended[k] = not steps or graph.ends[graph.target[taken[-1]]]
     goal, habit, log_prob = sums
     value = goal + weighed.lambda_policy * habit
-    scores = Scores(
-        goal=goal,
-        path=closeness(distance),
-        r_policy=habit,
-        policy=log_prob / np.maximum(lengths - 1, 1),
-        distance=distance,
-        violations=np.zeros(len(rows), np.int32),
-    )
     reached = np.where(ended, "reached_goal", "cut")
     known = np.full(limit.shape, -np.inf)
     known[path, distance] = value
@@ -315,7 +307,9 @@ def _described(
         value=value,
         bound=limit[path, distance],
         paths=Paths(symbols, lengths, actions),
-        scores=scores,
+        scores=metrics.scores(
+            goal=goal, r_policy=habit, log_prob=log_prob, num_actions=lengths - 1, distance=distance
+        ),
         status=np.where(distance == 0, "unchanged", reached),
         limit=limit,
         original_goal=np.full(len(originals), np.nan),

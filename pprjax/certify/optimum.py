@@ -27,8 +27,7 @@ from pprjax.config import Config
 from pprjax.errors import UserError
 from pprjax.metrics import Scores
 from pprjax.paths import Paths
-from pprjax.result import Recourse, surely
-from pprjax.reward import closeness
+from pprjax.result import Recourse, ranks, surely, untrained
 from pprjax.ruled import with_rules
 from pprjax.task import Task
 
@@ -68,13 +67,13 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
     several = partial(n_best_paths, n_recourses=n_recourses, min_distance=min_distance)
     graded, path, problem = solved(task, originals, config, best_paths if n_recourses == 1 else several)
     paths, scores, status = described(problem, graded)
-    size, nothing = len(originals), np.full(len(originals), np.nan)
+    size = len(originals)
     weights = (np.broadcast_to(np.asarray(x, float), size) for x in (config.lambda_path, config.lambda_policy))
     lambda_path, lambda_policy = weights
     return Recourse(
         originals=originals,
         path=path,
-        rank=(np.arange(len(path)) - np.searchsorted(path, path) + 1).astype(np.int32),
+        rank=ranks(path),
         paths=paths,
         reward=graded.reward,
         bound=graded.reward,
@@ -84,9 +83,8 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
         original_goal=problem.original_reward,
         lambda_path=lambda_path,
         lambda_policy=lambda_policy,
-        greedy_reward=nothing,
-        curve=np.zeros((size, 0)),
         diversity=metrics.diversity(paths, path, size),
+        **untrained(size),
         **surely(status != "infeasible", size),
     )
 
@@ -120,13 +118,13 @@ def described(problem: Problem, graded: Graded) -> tuple[Paths, Scores, np.ndarr
         nothing, origin = Earned(*np.zeros((2, tables.num_rows))), Earned(*np.zeros((2, 1)))
         reached = goal_met(task, goals.reached, tables, everywhere, nothing, origin)[0, graded.row]
     ended = metrics.status(distance=graded.distance, reached=reached, terminated=tables.ended[graded.row], met=None)
-    scores = Scores(
+    scores = metrics.scores(
         goal=graded.goal,
-        path=np.where(feasible, closeness(np.maximum(graded.distance, 0)), np.nan),
         r_policy=graded.r_policy,
-        policy=graded.log_prob / np.maximum(graded.num_actions, 1),
+        log_prob=graded.log_prob,
+        num_actions=graded.num_actions,
         distance=graded.distance,
-        violations=np.where(feasible, 0, -1).astype(np.int32),
+        feasible=feasible,
     )
     paths = Paths(symbols=graded.symbols, lengths=graded.num_actions + 1, actions=graded.actions)
     return paths, scores, np.where(feasible, ended, "infeasible")

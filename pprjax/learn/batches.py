@@ -28,11 +28,10 @@ from pprjax.ladder import Ladder, Points, Wanted
 from pprjax.learn import archive, learner
 from pprjax.learn.reliable import measured, row_keys
 from pprjax.learn.stopping import LOOKS, Stop, kept_where
-from pprjax.metrics import SAME, Scores
+from pprjax.metrics import SAME
 from pprjax.paths import PAD, Paths, fill_of
 from pprjax.progress import progress_bar
 from pprjax.result import Frontier, Recourse, surely
-from pprjax.reward import closeness
 from pprjax.rollout import Trajectory, trace
 from pprjax.ruled import with_rules
 from pprjax.runs import RUNS
@@ -326,7 +325,6 @@ def _assemble(
     if not feasible.all():
         best = _where_feasible(feasible, best)
     width = int(best.num_actions.max()) + 1
-    actions = np.maximum(best.num_actions, 1)
     ended = metrics.status(
         distance=best.distance,
         reached=best.reached,
@@ -343,13 +341,13 @@ def _assemble(
         reward=best.reward,
         bound=np.full(len(rank), np.inf),
         method=np.full(len(rank), "learn"),
-        scores=Scores(
+        scores=metrics.scores(
             goal=best.reward_goal,
-            path=np.where(feasible, closeness(np.maximum(best.distance, 0)), np.nan),
             r_policy=best.reward_policy,
-            policy=best.log_prob / actions,
+            log_prob=best.log_prob,
+            num_actions=best.num_actions,
             distance=best.distance,
-            violations=np.where(feasible, 0, -1).astype(np.int32),
+            feasible=feasible,
         ),
         status=np.where(feasible, ended, "infeasible"),
         original_goal=np.asarray(result.original_goal),
