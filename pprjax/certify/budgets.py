@@ -82,7 +82,7 @@ def pose(
     length = int(block.lengths[b])
     symbols = block.symbols[b, : limits.size_of(length)]
     pruned = replace(pruned, last=np.minimum(pruned.last, np.int32(length - 1 + largest)))
-    budgets = limits.size_of(max(largest + 1, 16))
+    budgets = limits.size_of(max(largest + 1, 16), finely=True)
     num_bytes = 4 * pruned.symbol.size * (len(symbols) + 1) * budgets
     if num_bytes > limits.MAX_BYTES:
         raise limits.TooLargeError(

@@ -14,7 +14,7 @@ BLOCK_FLOATS = 2**23
 """The most bounds held at once: originals are worked through in blocks."""
 
 _SIZES = sorted({part * 2**k for part in (2, 3) for k in range(2, 39)})
-_FINE_SIZES = sorted({*_SIZES, *(part * 2**k for part in (5, 7) for k in range(3, 38))})
+_FINE_SIZES = sorted({*_SIZES, *(part * 2**k for part in (5, 7) for k in range(2, 38))})
 
 
 class TooLargeError(UserError):

@@ -307,9 +307,7 @@ def _described(
         value=value,
         bound=limit[path, distance],
         paths=Paths(symbols, lengths, actions),
-        scores=metrics.scores(
-            goal=goal, r_policy=habit, log_prob=log_prob, num_actions=lengths - 1, distance=distance
-        ),
+        scores=metrics.scores(goal=goal, r_policy=habit, log_prob=log_prob, num_actions=lengths - 1, distance=distance),
         status=np.where(distance == 0, "unchanged", reached),
         limit=limit,
         original_goal=np.full(len(originals), np.nan),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from pprjax.errors import UserError
+from pprjax.reward import OwnSteps
 from pprjax_envs.mario.settings import CALLS, LAMBDA_PATH, LAMBDA_POLICY, ORIGINALS, PLAYERS, REACH, steps_for
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def main(
     video: Path | None = None,
     lambda_path: Annotated[float, tyro.conf.arg(name="lambda-path")] = LAMBDA_PATH,
     lambda_policy: Annotated[float, tyro.conf.arg(name="lambda-policy")] = LAMBDA_POLICY,
+    own_steps: Annotated[OwnSteps, tyro.conf.arg(name="own-steps")] = "charged",
     calls: int = CALLS,
     game: tyro.conf.OmitArgPrefixes[World] = World(),
 ) -> None:
@@ -76,6 +78,7 @@ def main(
         video: a GIF to write of the game that ends in the pit, and of both recourses beside it.
         lambda_path: how much closeness to the original counts: λ_path / (d + 1).
         lambda_policy: what a nat of regret costs.
+        own_steps: "free": a step that the original took as well costs no regret, so that more of it is kept.
         calls: steps of the game that are played anew for each recourse.
         game: what is remembered of the game.
     """
@@ -103,7 +106,14 @@ def main(
         since = time.perf_counter()
         originals = experiment.played_originals()
         rows, rungs = experiment.recourses(
-            env, players, ORIGINALS, originals, lambda_path=lambda_path, lambda_policy=lambda_policy, calls=calls
+            env,
+            players,
+            ORIGINALS,
+            originals,
+            lambda_path=lambda_path,
+            lambda_policy=lambda_policy,
+            calls=calls,
+            own_steps=own_steps,
         )
         seconds["recourse"] = time.perf_counter() - since
     plays = experiment.recourse_plays(env, rows, originals)
@@ -120,6 +130,7 @@ def main(
     env.close()
     seconds |= {"total": time.perf_counter() - started, "compile": compiling.seconds}
     about = {"seconds": seconds, "seed": seed, "lambda_path": lambda_path, "lambda_policy": lambda_policy}
+    about["own_steps"] = own_steps
     summary = {"players": facts, "recourse": rows.to_dicts(), **habits, **counts(env), **about}
     write_json(summary, folder / "summary.json")
     show(console, env, rows, summary)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pprjax import score
+from pprjax import Config, score
 from pprjax.errors import UserError
 from pprjax.paths import Paths
 from pprjax.policy import Policy, TablePolicy
+from pprjax.reward import OwnSteps
 from pprjax_envs.mario.agents import NetworkPolicy, trials
 from pprjax_envs.mario.emulator import Game
 from pprjax_envs.mario.labels import Rung
@@ -39,6 +40,7 @@ def recourses(
     lambda_path: float,
     lambda_policy: float,
     calls: int,
+    own_steps: OwnSteps = "charged",
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Each player's recourse of each original, under "regret": new play and the frontier of what was explored, in turn.
 
@@ -47,6 +49,7 @@ def recourses(
     Args:
         plays: what came of each original, see `played_originals`.
         calls: steps that are played anew for each recourse.
+        own_steps: whether the steps of the original are charged too, as in `pprjax.Config`.
 
     Returns:
         A row for each original, and one for each player's recourse of it: R and its terms, the states' symbols, the
@@ -56,7 +59,7 @@ def recourses(
     Raises:
         ValueError: no path to the goal of an original was found.
     """
-    weights: dict[str, float] = dict(lambda_policy=lambda_policy)
+    weights: dict[str, Any] = dict(lambda_policy=lambda_policy, own_steps=own_steps)
     turns = {
         (name, player): play_on(
             env, players[player], plays[name], goal_x=original.goal_x, lambda_path=lambda_path, calls=calls, **weights
@@ -72,18 +75,21 @@ def recourses(
             best, whose = found.at(lambda_path), {"original": name, "player": player}
             if best is None:
                 raise UserError(f"{name}: expected a path beyond x = {original.goal_x}, found none for the {player}")
-            ladder = _scored(env, players[player], found.rungs, plays[name])
+            ladder = _scored(env, players[player], found.rungs, plays[name], own_steps)
             rungs += [whose | rung for rung in ladder]
             chosen = ladder[found.rungs.index(best)]
             rows.append(whose | {"turns": len(turns[name, player]), "reward": worth(best, lambda_path)} | chosen)
     return pl.DataFrame(rows, infer_schema_length=None), pl.DataFrame(rungs, infer_schema_length=None)
 
 
-def _scored(env: MarioEnv, player: NetworkPolicy, rungs: list[Rung], original: Play) -> list[dict[str, Any]]:
+def _scored(
+    env: MarioEnv, player: NetworkPolicy, rungs: list[Rung], original: Play, own_steps: OwnSteps
+) -> list[dict[str, Any]]:
     """Paths on a frontier: what each is worth, and what came of it."""
     plays = [env.play(rung.actions) for rung in rungs]
     paths = Paths.from_lists([play.symbols for play in plays], [play.actions for play in plays])
-    scores = score(task(env, player), Paths.from_lists([original.symbols] * len(rungs)), paths)
+    originals = Paths.from_lists([original.symbols] * len(rungs))
+    scores = score(task(env, player), originals, paths, Config(own_steps=own_steps))
     return [
         {
             "value": rung.value,

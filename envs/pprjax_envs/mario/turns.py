@@ -11,15 +11,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
+from pprjax.certify.own_steps import pairs
 from pprjax.policy import TablePolicy
-from pprjax.reward import closeness
+from pprjax.reward import OwnSteps, closeness
 from pprjax_envs.mario.agents import NetworkPolicy, favourites
 from pprjax_envs.mario.explorer import ROOT, UNKNOWN, Step
 from pprjax_envs.mario.labels import Rung, frontier_of
 from pprjax_envs.mario.play import Games, games
-from pprjax_envs.mario.table import MarioTable, Play
+from pprjax_envs.mario.table import MarioTable, Play, symbol
 from pprjax_envs.mario.world import MarioEnv
 
 LANES, TURNS = 24, 3
@@ -44,14 +45,32 @@ def worth(rung: Rung, lambda_path: float) -> float:
 
 
 def explored_frontier(
-    env: MarioEnv, player: NetworkPolicy, original: Play, *, goal_x: int, lambda_policy: float
+    env: MarioEnv,
+    player: NetworkPolicy,
+    original: Play,
+    *,
+    goal_x: int,
+    lambda_policy: float,
+    own_steps: OwnSteps = "charged",
 ) -> Explored:
-    """The certified frontier of one original in what was explored so far."""
+    """The certified frontier of one original in what was explored so far; own_steps as in `pprjax.Config`."""
     world = env.explored(goal_x=goal_x)
-    policy = player.table(world)
+    policy, symbols = player.table(world), np.array(original.symbols)
+    charges = _charges(world, policy, symbols, own_steps)
+    return Explored(world, policy, frontier_of(world, charges, symbols, lambda_policy=lambda_policy))
+
+
+def _charges(
+    world: MarioTable, policy: TablePolicy, original: Int[np.ndarray, " n"], own_steps: OwnSteps
+) -> Float[np.ndarray, "S A"]:
+    """The regret of each action, in nats; none where it is a step of the original and these are free."""
     log_probs = np.log(np.asarray(policy.probs, float))
     charges = log_probs.max(1, keepdims=True) - log_probs
-    return Explored(world, policy, frontier_of(world, charges, np.array(original.symbols), lambda_policy=lambda_policy))
+    if own_steps == "charged":
+        return charges
+    symbols = symbol(world.nodes.x, world.nodes.y, world.symbols)
+    taken = pairs(symbols[:, None], symbols[world.nodes.following])
+    return np.where(np.isin(taken, pairs(original[:-1], original[1:])), 0.0, charges)
 
 
 def play_on(
@@ -63,6 +82,7 @@ def play_on(
     lambda_path: float,
     lambda_policy: float,
     calls: int,
+    own_steps: OwnSteps = "charged",
 ) -> list[float]:
     """Play new games where an original's frontier says so, until `calls` new steps are played, or `TURNS` are over.
 
@@ -80,7 +100,9 @@ def play_on(
         tried |= set(steps)
         _play(env, player, steps, goal_x)
         env.check()
-        found = explored_frontier(env, player, original, goal_x=goal_x, lambda_policy=lambda_policy)
+        found = explored_frontier(
+            env, player, original, goal_x=goal_x, lambda_policy=lambda_policy, own_steps=own_steps
+        )
         first = found.at(lambda_path)
         best.append(-np.inf if first is None else worth(first, lambda_path))
         ways = [_follow(env, rung.actions) for rung in found.rungs] + [own]

@@ -166,18 +166,21 @@ def hopper_with(trained):
     return env, players, env.play([0] * STEPS)
 
 
-def test_recourse_by_turns_is_the_best_path_through_all_that_was_explored(walkers):
+@pytest.mark.parametrize("own_steps", ["charged", "free"])
+def test_recourse_by_turns_is_the_best_path_through_all_that_was_explored(walkers, own_steps):
     env, players, fell = hopper_with(walkers)
     originals = {"pit": mario.Original("falls", ((0, STEPS),), GOAL_X)}
     rows, rungs = experiment.recourses(
-        env, players, originals, {"pit": fell}, lambda_path=10.0, lambda_policy=1.0, calls=60
+        env, players, originals, {"pit": fell}, lambda_path=10.0, lambda_policy=1.0, calls=60, own_steps=own_steps
     )
     assert env.explorer.played >= 60
     plays = experiment.recourse_plays(env, rows, {"pit": fell})["pit"]
     table = env.explored(goal_x=GOAL_X)
     for player, policy in players.items():
         row = rows.row(by_predicate=pl.col("player") == player, named=True)
-        best = max(value + 10.0 / (d + 1) for d, value in every_way(table, regrets(policy, table), fell, 1.0))
+        best = max(
+            value + 10.0 / (d + 1) for d, value in every_way(table, regrets(policy, table), fell, 1.0, own_steps)
+        )
         assert row["reward"] == pytest.approx(best, rel=1e-5)
         assert row["value"] == pytest.approx(row["s_goal"] + row["r_policy"], rel=1e-5)
         assert row["survives"] and plays[player].x[-1] > GOAL_X
@@ -193,7 +196,7 @@ def regrets(policy, table):
     return charges - charges.min(1, keepdims=True)
 
 
-def every_way(table, charges, original, lambda_policy):
+def every_way(table, charges, original, lambda_policy, own_steps="charged"):
     """Edits and v of each way to the goal through what was explored, one by one."""
     found, symbols = [], []
     for plan in all_plans():
@@ -201,7 +204,14 @@ def every_way(table, charges, original, lambda_policy):
         if len(played.actions) < len(plan) or played.x[-1] <= GOAL_X:
             continue
         way = list(itertools.accumulate(plan, lambda s, a: int(table.nodes.following[s, a]), initial=0))
-        found.append(played.reward.sum() - lambda_policy * charges[way[:-1], list(plan)].sum())
+        paid = charges[way[:-1], list(plan)]
+        if own_steps == "free":
+            own = set(itertools.pairwise(original.symbols))
+            paid = [
+                charge * (step not in own)
+                for charge, step in zip(paid, itertools.pairwise(played.symbols), strict=True)
+            ]
+        found.append(played.reward.sum() - lambda_policy * np.sum(paid))
         symbols.append(played.symbols)
     return list(zip(np.asarray(pprjax.levenshtein(np.array(original.symbols), np.array(symbols))), found, strict=True))
 
