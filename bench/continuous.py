@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import car
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,11 +50,6 @@ POLE, CAR = CartPole(), MountainCar()
 STANDS, ARRIVES = 45, 120  # actions
 
 
-def car_steps(state, params):
-    """However it drives: the way that is left at the largest speed."""
-    return jnp.ceil((params.goal_position - state.position) / params.max_speed).astype(int).clip(0)
-
-
 CASES = {
     "CartPole": Case(
         env=POLE,
@@ -74,8 +70,8 @@ CASES = {
         horizon=ARRIVES,
         lambda_path=100.0,
         reached=CAR.is_terminated,
-        goal_to_go=lambda state, params: -1.0 * car_steps(state, params),
-        steps_to_go=car_steps,
+        goal_to_go=lambda state, params: -1.0 * car.steps_to_go(state, params),
+        steps_to_go=car.steps_to_go,
         shown=0,
         words=("position of the car", "arrives"),
     ),
