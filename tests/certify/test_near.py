@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import pprjax
 from pprjax.certify import layers
-from pprjax.certify.edits import WholeCosts, append
+from pprjax.certify.edits import WholeCosts, levenshtein
 from pprjax.certify.edits_to_go import NEVER, edits_to_go
 from pprjax.certify.graph import Graph, weigh
 from pprjax.certify.near import merged, near
@@ -59,13 +59,6 @@ def every_path(graph, start):
     return found
 
 
-def distance(original, path, costs):
-    column = costs.delete * np.arange(len(original) + 1)
-    for symbol in path:
-        column = append(column, original, symbol, costs)
-    return int(column[-1])
-
-
 def twice(graph, special):
     """The same with a memory of whether `special` was visited, after which alone a path may end in the last state."""
     size, steps = graph.num_rows, len(graph.target)
@@ -88,7 +81,7 @@ def truth(graph, original, lambda_policy, costs, own_steps="charged"):
         states = graph.symbol[rows].tolist()
         charged = [move not in own for move in itertools.pairwise(states)]
         value = (graph.reward[steps] + lambda_policy * graph.habit[steps] * charged).sum()
-        d = distance(original, states, costs)
+        d = levenshtein(original, states, costs)
         best[d] = max(best.get(d, -np.inf), float(value))
     rising, most = [], -np.inf
     for d in sorted(best):
@@ -131,7 +124,7 @@ def test_the_frontier_and_the_best_path_are_those_of_all_paths_there_are(seed, g
         states, n = front.paths.symbols[k], front.paths.lengths[k]
         steps = front.paths.actions[k, : n - 1]
         assert (graph.target[steps] == states[1:n]).all()
-        assert front.distance[k] == distance(np.array(paths.to_lists()[front.path[k]]), states[:n], costs)
+        assert front.distance[k] == levenshtein(paths.to_lists()[front.path[k]], states[:n], costs)
 
 
 @settings(max_examples=10, deadline=None)
