@@ -182,7 +182,7 @@ def beside_beam(
     rows = []
     for author in authors:
         tasks = [text.task(author, sentence, towards=towards) for sentence, towards in wanted]
-        aims = [(task, task.env.paths([sentence])) for task, (sentence, _) in zip(tasks, wanted, strict=True)]
+        aims = [(task, text.paths(task, [sentence])) for task, (sentence, _) in zip(tasks, wanted, strict=True)]
         mine, calls, seconds = (np.array(x) for x in zip(*(searched(*aim, config) for aim in aims), strict=True))
         steps = len(JUDGED) * (tasks[0].horizon - 1)
         widths = 8 * np.ceil(calls / (8 * steps)).astype(int)  # of few sizes, which are compiled once

@@ -58,5 +58,5 @@ def chain(seed):
 
 def world(seed=0, **options):
     return pprjax.Task(
-        text.TextEnv(Letters(), **dict(judge=Likes(), max_words=3) | options), chain(seed), goal=pprjax.reached
+        text.sentence_env(Letters(), **dict(judge=Likes(), max_words=3) | options), chain(seed), goal=pprjax.reached
     )

@@ -1,6 +1,7 @@
 from . import clinic as clinic
 from . import gridworld as gridworld
 from . import mario as mario
+from . import sequence as sequence
 from . import temperature as temperature
 from . import text as text
 from .gridworld import GridWorld as GridWorld
@@ -8,4 +9,3 @@ from .mario import MarioEnv as MarioEnv
 from .mario import MarioTable as MarioTable
 from .sequence import SequenceEnv as SequenceEnv
 from .tabular import TabularMDP as TabularMDP
-from .text import TextEnv as TextEnv

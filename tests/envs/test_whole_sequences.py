@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import struct
 from pprjax_envs import SequenceEnv
-from pprjax_envs.asked import TOGETHER, asked_probs
+from pprjax_envs.sequence.asked import TOGETHER, asked_probs
 from rapidfuzz.distance import Levenshtein
 from search_worlds import Chain
 

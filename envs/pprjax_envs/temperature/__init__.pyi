@@ -14,7 +14,6 @@ from .agents import quality as quality
 from .agents import train as train
 from .agents import trained as trained
 from .files import read_years as read_years
-from .world import TemperatureEnv as TemperatureEnv
 from .world import task as task
 from .years import COMMON_SHARE as COMMON_SHARE
 from .years import DEVIATIONS as DEVIATIONS

@@ -25,7 +25,7 @@ from pprjax_envs.temperature.agents import Models
 from pprjax_envs.temperature.baselines import gradient_importance, observed, symbol_changes
 from pprjax_envs.temperature.judges import YearJudge
 from pprjax_envs.temperature.world import task
-from pprjax_envs.temperature.years import Data
+from pprjax_envs.temperature.years import Data, Scale
 
 
 def both_directions(
@@ -66,7 +66,7 @@ def both_directions(
         sequences["BL2"] = windows(aim, data, aim.env.sequences(originals))
         chosen_k.append(k)
         frames += [
-            outcomes(aim, originals, symbols, config, judges).with_columns(
+            outcomes(aim, data.scale, originals, symbols, config, judges).with_columns(
                 wanted=pl.lit(wanted, pl.Int32), method=pl.lit(method), proved=_proved(found.get(method))
             )
             for method, symbols in sequences.items()
@@ -139,7 +139,12 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
 
 
 def outcomes(
-    task: Task, originals: Paths, sequences: Int[np.ndarray, "B 12"], config: Config, judges: Sequence[YearJudge] = ()
+    task: Task,
+    scale: Scale,
+    originals: Paths,
+    sequences: Int[np.ndarray, "B 12"],
+    config: Config,
+    judges: Sequence[YearJudge] = (),
 ) -> pl.DataFrame:
     """One row an edit of a year.
 
@@ -151,7 +156,7 @@ def outcomes(
     before = task.env.sequences(originals)
     scores = score(task, originals, task.env.paths(sequences), config)
     lambdas = dict(lambda_path=config.lambda_path, lambda_policy=config.lambda_policy)
-    old, new = (task.env.scale.decode(symbols) for symbols in (before, sequences))
+    old, new = (scale.decode(symbols) for symbols in (before, sequences))
     return pl.DataFrame(
         {
             "path": range(len(originals)),

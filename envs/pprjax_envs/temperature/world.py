@@ -1,4 +1,4 @@
-"""TemperatureEnv: a year of monthly mean temperatures that should pass for another city's.
+"""A year of monthly mean temperatures that should pass for another city's.
 
 As in section 4.3 of Personalized Path Recourse (arXiv 2312.08724), an LSTM that writes years is the agent, and an LSTM
 that tells two cities apart is the goal. A year of one city is edited until it is taken for the other's.
@@ -15,33 +15,19 @@ from typing import Any
 
 from pprjax.goals import Goal, class_is
 from pprjax.task import Task
-from pprjax_envs.sequence import Classifier, SequenceEnv
+from pprjax_envs.sequence import SequenceEnv
 from pprjax_envs.temperature.agents import Models
-from pprjax_envs.temperature.years import MONTHS, Data, Scale
-
-
-class TemperatureEnv(SequenceEnv):
-    """Twelve monthly mean temperatures, one of the scale's a symbol, judged by a classifier of two cities.
-
-    Args:
-        classifier: p(city | months so far).
-        wanted: 0 or 1, the city that the year should pass for.
-        scale: which temperature a symbol stands for.
-    """
-
-    def __init__(self, classifier: Classifier, wanted: int, scale: Scale = Scale()):
-        super().__init__(classifier, wanted, num_symbols=scale.num_symbols, length=len(MONTHS))
-        self.scale = scale
+from pprjax_envs.temperature.years import MONTHS, Data
 
 
 def task(data: Data, models: Models, wanted: int, *, goal: Goal | str | None = "class") -> Task:
-    """Edit years so that they pass for those of city `wanted`.
+    """Edit years so that they pass for those of city `wanted`. A symbol is one of the scale's temperatures, see `Data`.
 
     Args:
         wanted: 0 or 1.
         goal: by default the condition that the wanted city has more than half of the probability; None is Eq. 5 as
             printed.
     """
-    env = TemperatureEnv(models.classifier, wanted, data.scale)
+    env = SequenceEnv(models.classifier, wanted, num_symbols=data.scale.num_symbols, length=len(MONTHS))
     condition: Any = class_is(wanted) if goal == "class" else goal
     return Task(env, models.generator, goal=condition)

@@ -17,8 +17,8 @@ from .agents import trained as trained
 from .training import Training as Training
 from .transformer import Architecture as Architecture
 from .world import Alphabet as Alphabet
-from .world import TextEnv as TextEnv
-from .world import TextParams as TextParams
-from .world import TextState as TextState
 from .world import log_probs as log_probs
+from .world import paths as paths
+from .world import sentence_env as sentence_env
 from .world import task as task
+from .world import texts as texts

@@ -23,7 +23,7 @@ from pprjax_envs.text.corpus import split, words_and_marks
 from pprjax_envs.text.huggingface import LanguageModel
 from pprjax_envs.text.judges import SentenceJudge
 from pprjax_envs.text.settings import MAX_WORDS, SETTINGS
-from pprjax_envs.text.world import log_probs, task
+from pprjax_envs.text.world import log_probs, paths, task, texts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ def ladders(
                 if not len(found):
                     rejected.append(f"{typed!r}: found no {towards} rewriting of at most {max_words} words")
                     continue
-                (sentence,), written = aim.env.texts(original), aim.env.texts(found.paths)
+                (sentence,), written = texts(aim, original), texts(aim, found.paths)
                 frames.append(
                     _rungs(found, config.lambda_path, sentence, written).with_columns(
                         pl.lit(number).alias("number"),
@@ -96,9 +96,9 @@ def _aim(
     """What is asked of one sentence and author: the task, the original, and the wanted sentiment."""
     towards: Any = wanted or "positive"
     aim = task(author, typed, judge=judges.asked, towards=towards, max_words=max_words)
-    original = aim.env.paths([typed])
+    original = paths(aim, [typed])
     if wanted is None:
-        towards = opposite(judges.asked, aim.env.texts(original)[0])
+        towards = opposite(judges.asked, texts(aim, original)[0])
         aim = task(author, typed, judge=judges.asked, towards=towards, max_words=max_words)
     return aim, original, towards
 
@@ -106,7 +106,7 @@ def _aim(
 def _searched(author: Author | LanguageModel, aim: Task, original: Paths, config: Config) -> Frontier:
     """The frontier of one sentence, by a beam alone: what a proof would take grows with the vocabulary."""
     try:
-        return frontier(aim, original, config, method="search", calls=0, max_edits=aim.env.max_words, progress=False)
+        return frontier(aim, original, config, method="search", calls=0, max_edits=aim.env.length, progress=False)
     finally:  # in place of what came of it
         aim.env.check()
         if isinstance(author, LanguageModel):
@@ -144,14 +144,14 @@ def _marks(author: Author | LanguageModel, typed: str) -> list[str]:
 def _opinions(judges: Judges, authors: Sequence[Author | LanguageModel], table: pl.DataFrame) -> pl.DataFrame:
     """What judges and authors say of sentences and their rewritings, all in one batch."""
     columns: dict[str, np.ndarray] = {}
-    texts = {"before": table["sentence"].to_list(), "after": table["recourse"].to_list()}
+    read = {"before": table["sentence"].to_list(), "after": table["recourse"].to_list()}
     towards = table["towards"].to_list()
     for name, judge in (("judge", judges.asked), ("other", judges.other)):
-        columns |= {f"{name}_{when}": judge(written) for when, written in texts.items()}
+        columns |= {f"{name}_{when}": judge(written) for when, written in read.items()}
         reached = [bool(judge.reached(x, aim)) for x, aim in zip(columns[f"{name}_after"], towards, strict=True)]
         columns["flipped" if name == "judge" else "other_flipped"] = np.array(reached)
     for author in authors:
-        before, after = np.split(log_probs(author, texts["before"] + texts["after"]), 2)
+        before, after = np.split(log_probs(author, read["before"] + read["after"]), 2)
         columns |= {f"log_prob_before_{author.name}": before, f"log_prob_{author.name}": after}
     return pl.DataFrame(columns)
 

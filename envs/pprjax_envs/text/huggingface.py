@@ -22,7 +22,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from pprjax.errors import UserError
-from pprjax_envs.text.huggingface_policy import HuggingFacePolicy, register
+from pprjax_envs.registry import register
+from pprjax_envs.text.huggingface_policy import HuggingFacePolicy
 from pprjax_envs.text.pretrained import load
 
 MEMORY = 2**30

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import weakref
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -16,6 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from pprjax.errors import UserError
 from pprjax.paths import PAD
+from pprjax_envs.registry import registered
 
 FINE, FAILED = 0, 1
 """The status of a step."""
@@ -37,17 +36,6 @@ class Asked(Protocol):
     def check(self) -> None:
         """Raise what was raised, once."""
         ...
-
-
-_NUMBERS = itertools.count()
-_ASKED: weakref.WeakValueDictionary[int, Asked] = weakref.WeakValueDictionary()
-
-
-def register(model: Asked) -> int:
-    """The number by which policies know this model, as long as it lives."""
-    number = next(_NUMBERS)
-    _ASKED[number] = model
-    return number
 
 
 @struct.dataclass
@@ -90,7 +78,7 @@ class HuggingFacePolicy:
         Raises:
             ReferenceError: the model is gone.
         """
-        model = _ASKED.get(int(self.handle))
+        model: Asked | None = registered(self.handle)
         if model is None:
             raise ReferenceError("policy: its LanguageModel is gone; keep it as long as the policy")
         model.check()
@@ -102,7 +90,7 @@ def _answer(num_tokens: int, handles: Any, tokens: Any, lengths: Any) -> tuple[n
     log_probs = np.full((*lengths.shape, num_tokens), np.nan, np.float32)
     status = np.full(lengths.shape, FAILED, np.int32)
     for handle in np.unique(handles):
-        model = _ASKED.get(int(handle))
+        model: Asked | None = registered(handle)
         at = handles == handle
         if model is None:
             continue

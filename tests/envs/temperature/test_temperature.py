@@ -236,7 +236,7 @@ def test_a_shifted_run_of_months_is_two_edits_as_published_and_many_replacements
     months = int((year != shifted).sum())
     assert months > 2
     for config, distance in ((published, 2.0), (SMALL, months)):
-        (row,) = experiment.outcomes(task, originals, shifted, config).iter_rows(named=True)
+        (row,) = experiment.outcomes(task, data.scale, originals, shifted, config).iter_rows(named=True)
         assert (row["distance"], row["months"]) == (distance, months)
         assert row["s_path"] == pytest.approx(1 / (distance + 1))
         assert row["degrees"] == np.abs(data.scale.decode(year) - data.scale.decode(shifted)).sum()

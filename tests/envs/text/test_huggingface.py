@@ -354,17 +354,16 @@ def test_smollm2():
 @pytest.mark.slow
 def test_a_model_is_an_author_like_any_other(folders):
     """The world's scores are those of the model reading whole sentences, and the wanted sentiment is reached."""
-    from pprjax_envs.text.experiment import Judges, rewrite
+    from pprjax_envs.text.experiment import Judges, ladders
     from pprjax_envs.text.judges import VADER, TextBlob
     from pprjax_envs.text.settings import SETTINGS
 
     model = LanguageModel(folders["gpt2"])
     model.name = "tiny"
-    config = SETTINGS.replace(iterations=6, num_paths=24, num_best=4)
     judges, asked = Judges(asked=VADER(), other=TextBlob()), [("she was sad", None), ("she was furious", None)]
-    table, rejected = rewrite([model], asked, judges, config, (10.0, 0.1), max_words=5, num_offered=8)
+    table, rejected = ladders([model], asked, judges, SETTINGS, max_words=5)
     assert rejected == ["'she was furious': text: expected words that the model has tokens for, got 'she was furious'"]
-    assert table["flipped"].to_list() == [True, True]
+    assert len(table) and table["flipped"].all()
     for row in table.iter_rows(named=True):
         tokens = [V, *model.tokens_of(row["recourse"]).tolist(), END]
         logs = whole(folders["gpt2"], [tokens[: i + 1] for i in range(len(tokens) - 1)])

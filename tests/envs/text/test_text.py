@@ -44,13 +44,13 @@ def every_path(task):
 @pytest.mark.parametrize("seed, towards", [(0, "positive"), (1, "negative")])
 def test_the_frontier_is_the_best_of_all_sentences(seed, towards, habit):
     task = world(seed, towards=towards)
-    originals, config = task.env.paths(["aca", "bab"]), CONFIG.replace(habit=habit)
+    originals, config = text.paths(task, ["aca", "bab"]), CONFIG.replace(habit=habit)
     paths = every_path(task)
     assert len(paths) == 4 + 4**2 + 4**3
     found = pprjax.frontier(task, originals, config, calls=0)
     for i in range(2):
         scores = score(task, originals[[i] * len(paths)], paths, config)
-        met = Likes().reached(Likes()(task.env.texts(paths)), towards)
+        met = Likes().reached(Likes()(text.texts(task, paths)), towards)
         value = np.where(met, scores.goal + 0.3 * scores.r_policy, -np.inf)
         best = [value[scores.distance <= e].max(initial=-np.inf) for e in range(4)]
         known = np.full(4, -np.inf)
@@ -82,7 +82,7 @@ def test_an_end_is_taken_from_every_prefix_however_unlikely_it_is():
 
     task, agent = world(0, judge=LikesOne()), chain(0)
     task = task.replace(policy=agent.replace(logits=agent.logits.at[:, 0].add(-20.0)))
-    found = search_points(task, task.env.paths(["bc"]), CONFIG, wanted=Wanted(num_distances=2), calls=0, width=1)
+    found = search_points(task, text.paths(task, ["bc"]), CONFIG, wanted=Wanted(num_distances=2), calls=0, width=1)
     assert np.isneginf(found.best.value[0, 0]) and found.best.symbols[0, 1].tolist() == [V, 1 + 1, 0, -1, -1]
 
 
@@ -108,7 +108,7 @@ def test_each_prefix_is_judged_once_and_an_end_pays_what_was_found():
 
 def test_the_original_leads_along_its_own_words_and_edits_count_words():
     task = world(1, max_words=5)
-    original = task.env.paths(["acd"])
+    original = text.paths(task, ["acd"])
     assert original.to_lists() == [[V, 1, 3, 4, 0]]
     scores = score(task, original, original)
     assert scores.distance.tolist() == [0]
@@ -117,12 +117,12 @@ def test_the_original_leads_along_its_own_words_and_edits_count_words():
     expected = np.mean([logs[i, j] for i, j in itertools.pairwise([V, 1, 3, 4, 0])])
     np.testing.assert_allclose(scores.policy, [expected], rtol=1e-5)
     np.testing.assert_allclose(scores.goal, Likes()(["acd"]), rtol=1e-6)
-    assert task.env.texts(original) == ["acd"]
+    assert text.texts(task, original) == ["acd"]
 
 
 def test_a_word_is_liked_where_it_is_likelier_than_one_drawn_from_the_whole_vocabulary():
     task = world(0, size=40)
-    original = task.env.paths(["aca"])
+    original = text.paths(task, ["aca"])
     scores = score(task, original, original, CONFIG.replace(habit="link"))
     logs = jax.nn.log_softmax(chain(0).logits, axis=-1)
     probs = np.exp([logs[i, j] for i, j in itertools.pairwise([V, 1, 3, 1, 0])])
@@ -136,13 +136,13 @@ def test_worlds_of_one_size_share_a_program_and_keep_their_own_model_and_judge()
 
     one, other = world(0), world(4, judge=Dislikes())
     assert one.env == other.env and hash(one.env) == hash(other.env)
-    originals = one.env.paths(["aca", "bcb", "aca"])
+    originals = text.paths(one, ["aca", "bcb", "aca"])
     found = pprjax.frontier(pprjax.stack([one, other, one]), originals, CONFIG, calls=0)
     for i, (task, judge) in enumerate(zip((one, other, one), (Likes(), Dislikes(), Likes()), strict=True)):
         own = found.paths[np.flatnonzero(found.path == i)]
         alone = pprjax.frontier(task, originals[[i]], CONFIG, calls=0)
         assert own.to_lists() == alone.paths.to_lists()
-        np.testing.assert_allclose(alone.scores.goal, judge(task.env.texts(alone.paths)), rtol=1e-6)
+        np.testing.assert_allclose(alone.scores.goal, judge(text.texts(task, alone.paths)), rtol=1e-6)
 
 
 def test_what_the_judge_raises_is_raised_outside(author):
@@ -169,7 +169,7 @@ def test_a_bad_world_is_an_error_that_names_the_argument(options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         world(**options)
     with pytest.raises(ValueError, match="sentence: expected 1 to 2 words, got 3 in 'aca'"):
-        world(max_words=2).env.paths(["ab", "aca"])
+        text.paths(world(max_words=2), ["ab", "aca"])
 
 
 def test_a_step_with_the_cache_is_the_full_pass(author):
@@ -202,7 +202,7 @@ def test_a_place_that_no_word_joined_is_not_offered(author):
     state = task.reset(jax.random.key(0))
     offers = np.flatnonzero(task.available(state))
     assert offers[offers >= author.vocabulary.size].tolist() == [author.vocabulary.size]  # z, which joined
-    words = task.env.texts(pprjax.Paths.from_lists([[task.env.num_tokens, t] for t in offers]))
+    words = text.texts(task, pprjax.Paths.from_lists([[task.env.num_symbols, t] for t in offers]))
     assert sorted(words) == list("abcdefghz")
     log_probs = task.log_probs(task.policy.init(), state)[1]
     assert np.isfinite(log_probs[offers]).all()
@@ -269,7 +269,7 @@ def test_no_word_of_a_rewriting_costs_more_than_it_may(author):
         return jax.lax.scan(step, (asked.reset(jax.random.key(0)), asked.policy.init()), actions)[1]
 
     def dearest(table):
-        return max(-float(regrets(actions).min()) for actions in asked.env.paths(table["recourse"].to_list()).actions)
+        return max(-float(regrets(actions).min()) for actions in text.paths(asked, table["recourse"].to_list()).actions)
 
     assert dearest(free) > most >= dearest(kept) - 1e-4
 

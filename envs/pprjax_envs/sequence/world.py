@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,56 +14,34 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
-from pprjax_envs.asked import asked_probs
 from pprjax_envs.quick_gymnax import environment, spaces
+from pprjax_envs.sequence.judges import Classifier, Judge, Reread, as_classifier
+from pprjax_envs.sequence.on_host import OnHost
 from pprjax_envs.traced import traced_params
 
 EVIDENCE_LEVELS = 16
 """The class probabilities are observed in steps of 1/16, so that similar paths share their visit counts."""
 
 
-@runtime_checkable
-class Classifier(Protocol):
-    """A classifier that reads a sequence symbol by symbol, unbatched and pure; a pytree, so that weights are traced."""
+@struct.dataclass(kw_only=True)
+class Offered:
+    """Which symbols a world offers, of all that the agent knows."""
 
-    def init(self) -> Any:
-        """The carry before the first symbol."""
-        ...
-
-    def step(self, carry: Any, symbol: Int[Array, ""]) -> Any:
-        """The carry after one more symbol; O(1) in the symbols read before."""
-        ...
-
-    def log_probs(self, carry: Any) -> Float[Array, " C"]:
-        """The log probability of each of C ≥ 2 classes, given the symbols read so far."""
-        ...
+    symbols: jax.Array  # bool[V]; an end is offered whatever it says
+    action_set_size: jax.Array | int | None = None  # int32[], A of Eq. 4; None: V
 
 
-@runtime_checkable
-class Judge(Protocol):
-    """A classifier that reads whole sequences only, unbatched and pure; a pytree, so that weights are traced."""
+@struct.dataclass(kw_only=True)
+class Guide:
+    """What a search is told of prefixes. It guides and never scores."""
 
-    def probs(self, symbols: Int[Array, " L"], length: Int[Array, ""]) -> Float[Array, " C"]:
-        """The probability of each of C ≥ 2 classes, given a sequence of `length` symbols, PAD after the last."""
-        ...
-
-
-@struct.dataclass
-class Reread:
-    """A Judge as a Classifier. Its carry is the symbols so far: of each prefix it thinks what it would if it ended."""
-
-    judge: Any  # a Judge
-    room: int = struct.field(pytree_node=False)  # L, the most symbols
-
-    def init(self) -> tuple[Int[Array, " L"], Int[Array, ""]]:
-        return jnp.full(self.room, PAD, jnp.int32), jnp.int32(0)
-
-    def step(self, carry: Any, symbol: Int[Array, ""]) -> tuple[Int[Array, " L"], Int[Array, ""]]:
-        symbols, length = carry
-        return jnp.where(jnp.arange(self.room) == length, symbol, symbols), length + 1
-
-    def log_probs(self, carry: Any) -> Float[Array, " C"]:
-        return jnp.log(self.judge.probs(*carry))
+    weight: float = struct.field(pytree_node=False, default=1.0)
+    """Of what the judge would think of a prefix if it ended there; the same as that of a sequence by default."""
+    effects: jax.Array | None = None  # float[V]
+    """By how much each symbol alone raises the wanted class's probability, as a guess: a search tries those first."""
+    every_end: bool = struct.field(pytree_node=False, default=False)
+    """Whether every prefix that a search keeps is ended too, however unlikely its end is. By default an end is ranked
+    as any symbol: among few symbols a place for it is seldom lacking."""
 
 
 @struct.dataclass
@@ -72,12 +50,15 @@ class SequenceState(environment.EnvState):
     symbol: jax.Array  # int32[], the last one; num_symbols before the first
     carry: Any  # the classifier's, after the symbols chosen, an end apart
     class_probs: jax.Array  # float[C], of these symbols; 0 before the end of a path that has one, or a Judge
+    met: jax.Array  # bool[], the sequence is complete and taken for the wanted class
 
 
 @struct.dataclass(kw_only=True)
 class SequenceParams(environment.EnvParams):
     classifier: Any  # a Classifier; of a Judge its `Reread`
     wanted: jax.Array  # int32[], the class whose probability is paid at the end
+    offered: Offered | None  # None: all symbols
+    guide: Guide
 
 
 @traced_params
@@ -85,56 +66,72 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
     """A path of `length` symbols out of an alphabet of `num_symbols`. An action is the next symbol.
 
     A path starts before its first symbol, in a state whose symbol is num_symbols. Every path has this start, so it
-    costs no edit, and the agent chooses all `length` symbols. The last step pays the classifier's probability of the
-    wanted class; all others pay nothing.
+    costs no edit, and the agent chooses all `length` symbols. The last step pays the judge's probability of the wanted
+    class; all others pay nothing.
 
     With an `end` among the symbols a path ends when it is chosen, after `length` others at most, and only then is it a
     sequence. Every such path has one end, its last symbol, which costs no edit either: the edit distance of two paths
-    is that of their sequences. The classifier does not read it.
+    is that of their sequences. The judge does not read it.
 
-    Worlds with the same alphabet, length and number of classes compare equal and share one compilation: the classifier
-    and the wanted class are traced.
+    A judge that reads whole sequences is asked where its answer counts: of complete sequences, and of the prefixes that
+    a search or a learner looks at.
+
+    Worlds with the same alphabet, lengths and number of classes compare equal and share one compilation: the judge, the
+    wanted class and what is offered are traced, and judges on the host are known by a number.
 
     Args:
-        classifier: reads the sequence symbol by symbol, or only whole.
+        classifier: reads the sequence symbol by symbol, or only whole, in JAX (`Judge`) or on the host (`OnHost`).
         wanted: the class to be reached, in [0, C).
         num_symbols: V ≥ 1, the size of the alphabet, an end included.
-        length: L ≥ 1, symbols in a sequence; with an end the most, the end apart.
+        length: L ≥ 1, symbols in a sequence; with an end the most, or the least and the most, the end apart.
         end: the symbol that ends a sequence, in [0, V); None: all have `length` symbols.
+        offered: which symbols may follow; default all.
+        guide: what a search is told of prefixes.
 
     Raises:
         TypeError: classifier lacks `init`, `step` or `log_probs`, and `probs` as well.
-        ValueError: a number is out of range.
+        ValueError: a number is out of range, or an array is not of V entries.
     """
 
     deterministic = True
 
     def __init__(
-        self, classifier: Classifier | Judge, wanted: int, *, num_symbols: int, length: int, end: int | None = None
+        self,
+        classifier: Classifier | Judge | OnHost,
+        wanted: int,
+        *,
+        num_symbols: int,
+        length: int | tuple[int, int],
+        end: int | None = None,
+        offered: Offered | None = None,
+        guide: Guide = Guide(),
     ):
-        for name, value in {"num_symbols": num_symbols, "length": length}.items():
-            if value < 1:
-                raise UserError(f"{name}: expected at least 1, got {value}")
+        self.shortest, self.length = _lengths(length, end)
+        if num_symbols < 1:
+            raise UserError(f"num_symbols: expected at least 1, got {num_symbols}")
         if end is not None and not 0 <= end < num_symbols:
             raise UserError(f"end: expected a symbol in [0, {num_symbols}), got {end}")
-        if not isinstance(classifier, Classifier):
-            if not isinstance(classifier, Judge):
-                got = type(classifier).__name__
-                raise TypeError(f"classifier: expected init, step and log_probs, or probs, got {got}")
-            classifier = Reread(classifier, length)
-        self.num_symbols, self.length, self.end = num_symbols, length, end
-        self.num_classes = jax.eval_shape(lambda: classifier.log_probs(classifier.init())).shape[0]
+        for name, array in {"offered.symbols": offered and offered.symbols, "guide.effects": guide.effects}.items():
+            if array is not None and np.shape(array) != (num_symbols,):
+                raise UserError(f"{name}: expected one entry for each of {num_symbols} symbols, got {np.shape(array)}")
+        self.num_symbols, self.end = num_symbols, end
+        self.classifier = classifier  # as it was given: one on the host lives as long as its world
+        read = as_classifier(classifier, self.length)
+        self.num_classes = jax.eval_shape(lambda: read.log_probs(read.init())).shape[0]
         if not 0 <= wanted < self.num_classes:
             raise UserError(f"wanted: expected a class in [0, {self.num_classes}), got {wanted}")
         self._params = SequenceParams(
-            max_steps_in_episode=length + (end is not None),
-            classifier=classifier,
+            max_steps_in_episode=self.length + (end is not None),
+            classifier=read,
             wanted=jnp.asarray(wanted, jnp.int32),
+            offered=_traced(offered),
+            guide=_traced(guide),
         )
 
     @property
     def _shape(self) -> tuple:
-        return self.num_symbols, self.length, self.num_classes, self.end
+        told = self._params.guide.effects is not None, self._params.guide.every_end
+        return self.num_symbols, self.shortest, self.length, self.num_classes, self.end, told
 
     @property
     def default_params(self) -> SequenceParams:
@@ -144,13 +141,24 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
     def num_actions(self) -> int:
         return self.num_symbols
 
+    def action_set_size(self, params: SequenceParams) -> int | Int[Array, ""]:
+        """A of Eq. 4."""
+        size = None if params.offered is None else params.offered.action_set_size
+        return self.num_symbols if size is None else size
+
+    def check(self) -> None:
+        """Raise what a judge on the host raised, if it did."""
+        if isinstance(self.classifier, OnHost):
+            self.classifier.check()
+
     def reset_env(self, key: jax.Array, params: SequenceParams) -> tuple[Array, SequenceState]:
         carry = params.classifier.init()
         state = SequenceState(
             time=jnp.int32(0),
             symbol=jnp.int32(self.num_symbols),
             carry=carry,
-            class_probs=self._class_probs(params, carry, jnp.bool_(False)),
+            class_probs=self._judged(params, carry, jnp.bool_(False))[0],
+            met=jnp.bool_(False),
         )
         return self.observe(key, state, None, params), state
 
@@ -161,9 +169,12 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         carry = params.classifier.step(state.carry, symbol)
         if self.end is not None:  # which is no part of what is judged
             carry = jax.tree.map(lambda old, new: jnp.where(symbol == self.end, old, new), state.carry, carry)
-        longer: Any = SequenceState(time=state.time + 1, symbol=symbol, carry=carry, class_probs=state.class_probs)
-        asked = self._complete(longer) & ~full
-        longer = replace(longer, class_probs=self._class_probs(params, carry, asked))
+        longer: Any = SequenceState(
+            time=state.time + 1, symbol=symbol, carry=carry, class_probs=state.class_probs, met=state.met
+        )
+        asked = self._complete(longer) & ~full & self._is_sequence(state.time, carry, params)
+        probs, takes = self._judged(params, carry, asked)
+        longer = replace(longer, class_probs=probs, met=asked & takes[params.wanted])
         following = jax.tree.map(lambda old, new: jnp.where(full, old, new), state, longer)
         following = following.replace(time=state.time + 1)
         terminated = self.is_terminated(following, params)
@@ -174,20 +185,31 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         """Whether states hold the class probabilities of complete sequences only: others must be asked for."""
         return self.end is not None or isinstance(params.classifier, Reread)
 
-    def _class_probs(self, params: SequenceParams, carry: Any, asked: Bool[Array, ""]) -> Float[Array, " C"]:
-        """What a state holds of the classifier's opinion."""
+    def _judged(
+        self, params: SequenceParams, carry: Any, asked: Bool[Array, ""]
+    ) -> tuple[Float[Array, " C"], Bool[Array, " C"]]:
+        """What a state holds of the judge's opinion, and the classes that the symbols are taken for."""
         if isinstance(params.classifier, Reread):
-            symbols, length = carry
-            return asked_probs(params.classifier.judge, symbols, length, asked)
+            return params.classifier.opinion(carry, asked)
         probs = jnp.exp(params.classifier.log_probs(carry))
-        return jnp.where(asked, probs, 0.0) if self._is_late(params) else probs
+        probs = jnp.where(asked, probs, 0.0) if self._is_late(params) else probs
+        return probs, probs > 0.5
+
+    def _is_sequence(self, count: Int[Array, ""], carry: Any, params: SequenceParams) -> Bool[Array, ""]:
+        """Whether a judge can read these `count` symbols: enough of them, and none that is not offered."""
+        enough = count >= self.shortest
+        if params.offered is None or not isinstance(params.classifier, Reread):
+            return enough
+        symbols, _ = carry
+        return enough & jnp.where(symbols == PAD, True, params.offered.symbols[symbols]).all()
 
     def _opinion(self, state: SequenceState, params: SequenceParams) -> Float[Array, " C"]:
-        """The classifier's opinion of the symbols so far."""
+        """The judge's opinion of the symbols so far; 0 of those that no sequence can be."""
         if not self._is_late(params):
             return state.class_probs
         complete = self._complete(state)
-        return jnp.where(complete, state.class_probs, self._class_probs(params, state.carry, ~complete))
+        asked = ~complete & self._is_sequence(state.time, state.carry, params)
+        return jnp.where(complete, state.class_probs, self._judged(params, state.carry, asked)[0])
 
     def observe(self, key: jax.Array, state: SequenceState, action, params: SequenceParams) -> Float[Array, " V+1+C"]:
         """The last symbol, one-hot over the alphabet and the start, and the class probabilities in steps of 1/16."""
@@ -196,10 +218,12 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         return jnp.concatenate([last, jnp.round(self._opinion(state, params) * EVIDENCE_LEVELS) / EVIDENCE_LEVELS])
 
     def available(self, state: SequenceState, params: SequenceParams) -> Bool[Array, " A"]:
-        """All symbols; after `length` of them only an end."""
-        del params
+        """All symbols that are offered; an end after the least of them, and after the most nothing else."""
         actions = jnp.arange(self.num_actions)
-        return jnp.ones_like(actions, bool) if self.end is None else (state.time < self.length) | (actions == self.end)
+        offered = jnp.ones_like(actions, bool) if params.offered is None else params.offered.symbols
+        if self.end is None:
+            return offered
+        return jnp.where(actions == self.end, state.time >= self.shortest, offered & (state.time < self.length))
 
     def _complete(self, state: SequenceState) -> Bool[Array, ""]:
         """Whether the path is a sequence."""
@@ -227,12 +251,15 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         )
 
     def symbol(self, state: SequenceState, params: SequenceParams) -> Int[Array, ""]:
+        """The last symbol; num_symbols before the first."""
         del params
         return state.symbol
 
     def reached_goal(self, state: SequenceState, params: SequenceParams) -> Bool[Array, ""]:
-        """Whether the sequence is complete and the wanted class has more than half of the probability."""
-        return self._complete(state) & (state.class_probs[params.wanted] > 0.5)
+        """Whether the sequence is complete and the judge takes it for the wanted class: by default one that has more
+        than half of the probability."""
+        del params
+        return state.met
 
     def next_symbols(self, state: SequenceState, params: SequenceParams) -> Int[Array, " A"]:
         """An action is the symbol that follows."""
@@ -240,8 +267,39 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         return jnp.arange(self.num_symbols)
 
     def promise(self, state: SequenceState, params: SequenceParams) -> Float[Array, ""]:
-        """The probability of the wanted class, given the symbols so far."""
-        return self._opinion(state, params)[params.wanted]
+        """The probability of the wanted class, given the symbols so far, times the guide's weight."""
+        return params.guide.weight * self._opinion(state, params)[params.wanted]
+
+    @property
+    def next_promise(self) -> Callable[[SequenceState, SequenceParams], Float[Array, " A"]]:
+        """Asked of (state, params): the same after each symbol, if the judge thinks of the symbols together what it
+        thinks of each.
+
+        Raises:
+            AttributeError: the guide has no `effects`; a search then does not ask.
+        """
+        if self._params.guide.effects is None:
+            raise AttributeError("next_promise: the guide has no effects")
+        return self._next_promise
+
+    def _next_promise(self, state: SequenceState, params: SequenceParams) -> Float[Array, " A"]:
+        so_far = self._opinion(state, params)[params.wanted]
+        return params.guide.weight * jnp.clip(so_far + params.guide.effects, 0.0, 1.0)
+
+    @property
+    def end_action(self) -> Callable[[SequenceState, SequenceParams], Int[Array, ""]]:
+        """Asked of (state, params): the end.
+
+        Raises:
+            AttributeError: there is none, or the guide does not say `every_end`; a search then does not ask.
+        """
+        if self.end is None or not self._params.guide.every_end:
+            raise AttributeError("end_action: no end of every prefix")
+        return self._end_action
+
+    def _end_action(self, state: SequenceState, params: SequenceParams) -> Int[Array, ""]:
+        del state, params
+        return jnp.int32(self.end)
 
     def goal_bound(self, params: SequenceParams) -> Float[Array, ""]:
         """The end pays a probability."""
@@ -266,8 +324,9 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
             raise UserError(f"{name}: expected {self.length} symbols, got shape {row.shape}")
         if self.end is not None:
             row = row[: 1 + np.flatnonzero(row != PAD).max(initial=-1)]
-            if len(row) > self.length:
-                raise UserError(f"{name}: expected at most {self.length} symbols, got {len(row)}")
+            if not self.shortest <= len(row) <= self.length:
+                span = f"{self.shortest} to" if self.shortest else "at most"
+                raise UserError(f"{name}: expected {span} {self.length} symbols, got {len(row)}")
         outside = np.flatnonzero((row < 0) | (row >= self.num_symbols) | (row == self.end))
         if outside.size:
             at, but = outside[0], "" if self.end is None else f" without {self.end}, the end"
@@ -296,46 +355,18 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         return rows if self.end is None else np.where(rows == self.end, PAD, rows)
 
 
-def class_probs(classifier: Classifier, sequences: Int[np.ndarray, "B L"] | Int[Array, "B L"]) -> Float[Array, "B C"]:
-    """The classifier's probabilities of whole sequences."""
-    return _class_probs(classifier, jnp.asarray(sequences, jnp.int32))
+def _lengths(length: int | tuple[int, int], end: int | None) -> tuple[int, int]:
+    """The least and the most symbols of a sequence; all of one length are not told apart by it, so their least is 0."""
+    if isinstance(length, tuple) and end is None:
+        raise UserError(f"length: expected one number where there is no end, got {length}")
+    least, most = length if isinstance(length, tuple) else (0, length)
+    if most < 1:
+        raise UserError(f"length: expected at least 1, got {most}")
+    if not 0 <= least <= most:
+        raise UserError(f"length: expected a least number in [0, {most}], got {least}")
+    return least, most
 
 
-def log_probs(policy: Any, sequences: Int[np.ndarray, "B L"] | Int[Array, "B L"], start: int) -> Float[Array, "B L"]:
-    """log P_A of each symbol of whole sequences, given those before it; s_policy is the mean over a row.
-
-    Args:
-        policy: P_A, whose `step` reads a state's `symbol`.
-        start: the symbol of the start, num_symbols.
-    """
-    return _log_probs(policy, jnp.asarray(sequences, jnp.int32), start)
-
-
-@jax.jit
-def _class_probs(classifier, sequences):
-    def one(symbols):
-        carry, _ = jax.lax.scan(lambda c, s: (classifier.step(c, s), None), classifier.init(), symbols)
-        return jnp.exp(classifier.log_probs(carry))
-
-    return jax.vmap(one)(sequences)
-
-
-@jax.jit
-def _log_probs(policy, sequences, start):
-    def one(symbols):
-        def step(carry, pair):
-            before, symbol = pair
-            carry, log_prob = policy.step(carry, SymbolOnly(before))
-            return carry, log_prob[symbol]
-
-        before = jnp.concatenate([jnp.asarray(start, jnp.int32)[None], symbols[:-1]])
-        return jax.lax.scan(step, policy.init(), (before, symbols))[1]
-
-    return jax.vmap(one)(sequences)
-
-
-@struct.dataclass
-class SymbolOnly:
-    """As much of a SequenceState as P_A reads."""
-
-    symbol: jax.Array  # int32[]
+def _traced(tree: Any) -> Any:
+    """The numbers in it as arrays of JAX's."""
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), tree)
