@@ -26,6 +26,7 @@ from pprjax.logs.bins import Edges
 from pprjax.logs.steps import Steps
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
+from pprjax.ragged import Ragged, tiled
 from pprjax.successors import Successors
 from pprjax.task import Task
 
@@ -82,7 +83,7 @@ class Fitted:
         tabular = importlib.metadata.entry_points(group="pprjax.worlds")["tabular"].load()
         world = tabular(
             None if self.successors is not None else marks.following(self.steps.next_state(), self.marks),
-            np.tile(self.steps.table(self.steps.reward, 0.0), (self._memories, 1)),
+            tiled(self.steps.table(self.steps.reward, 0.0), self._memories),
             np.tile(self.terminal, self._memories) | (False if self.ends is None else self.ends),
             0,
             self.max_steps,
@@ -118,7 +119,7 @@ class Fitted:
         if chances is not None:
             remembered = marks.chances(chances, self.marks)
             params = self.env.with_chances(params, jax.tree.map(jnp.asarray, remembered))
-        policy = TablePolicy(jnp.asarray(self.world_probs(agent)))
+        policy = TablePolicy(jax.tree.map(jnp.asarray, self.world_probs(agent)))
         return Task(self.env, policy, goal=self.goal, params=params, constraints=Constraints(rules=self.rules))
 
     def to_columns(self, paths: Paths) -> Paths:
@@ -135,11 +136,12 @@ class Fitted:
         actions[row, place] = name(symbols[row, place], actions[row, place])
         return Paths(symbols, np.asarray(paths.lengths), actions)
 
-    def world_probs(self, agent: int) -> Float[np.ndarray, "R A"]:
+    def world_probs(self, agent: int) -> Float[np.ndarray, "R A"] | Ragged:
         """P_A of an agent over the states of `env`; where nothing was ever done, anything is as likely."""
         table = self.steps.table(self.probs(agent), 0.0)
-        table[self.steps.visits == 0] = 1.0 / table.shape[1]
-        return np.tile(table, (self._memories, 1))
+        if isinstance(table, np.ndarray):
+            table[self.steps.visits == 0] = 1.0 / table.shape[1]
+        return tiled(table, self._memories)
 
     def check_noise(self) -> None:
         """Raise a ValueError where the observed noise of a path takes too much: T·S·A·K is more than 2²⁷."""
