@@ -56,6 +56,7 @@ class Fitted:
     edges: Edges = dataclasses.field(default_factory=dict)  # where the bins of the state's columns meet
     rules: tuple[Rule, ...] = ()  # that every recourse keeps, of states by their numbers
     rules_left_out: int = 0  # that all good paths keep and no recourse is held to, see `pprjax.logs.mining`
+    max_regret: float | None = None  # the most that a step of a recourse may cost, in nats; None: any
 
     @cached_property
     def successors(self) -> Successors | None:
@@ -120,7 +121,8 @@ class Fitted:
             remembered = marks.chances(chances, self.marks)
             params = self.env.with_chances(params, jax.tree.map(jnp.asarray, remembered))
         policy = TablePolicy(jax.tree.map(jnp.asarray, self.world_probs(agent)))
-        return Task(self.env, policy, goal=self.goal, params=params, constraints=Constraints(rules=self.rules))
+        constraints = Constraints(rules=self.rules, max_regret=self.max_regret)
+        return Task(self.env, policy, goal=self.goal, params=params, constraints=constraints)
 
     def to_columns(self, paths: Paths) -> Paths:
         """Logged paths with the actions of `env` in place of those of the log."""
@@ -261,6 +263,7 @@ class Fitted:
             "edges": self.edges,
             "rules": self.named_rules(),
             "rules_left_out": self.rules_left_out,
+            "max_regret": self.max_regret,
             "goal_states": None if self.ends is None else self._named_ends(),
         }
         write_json(summary, folder / "fit.json")

@@ -21,7 +21,7 @@ from pprjax.config import Config, check_config
 from pprjax.errors import UserError
 from pprjax.logs.answers import Answers, Originals
 from pprjax.logs.fitted import Fitted
-from pprjax.logs.graphs import Skeleton, graph, skeleton
+from pprjax.logs.graphs import Skeleton, affordable, graph, skeleton
 from pprjax.logs.log import Log
 from pprjax.paths import Paths
 from pprjax.progress import progress_bar
@@ -131,7 +131,11 @@ def answered(
     answers = Answers(originals, fitted.max_steps)
     advance(int(originals.met.sum()), np.zeros(0))
     as_graph = _is_near(fitted, config, search)
-    solve = partial(_solve_near, answers, fitted, skeleton(fitted)) if as_graph else partial(_solve, answers, fitted)
+    if as_graph:
+        bones = skeleton(fitted) if fitted.max_regret is None else None
+        solve = partial(_solve_near, answers, fitted, bones)
+    else:
+        solve = partial(_solve, answers, fitted)
     for mine in originals.groups(by_start=not as_graph):
         _halving(answers, partial(solve, config, search), mine)
         advance(len(mine), answers.numbers["gap"][mine])
@@ -161,6 +165,7 @@ def check(fitted: Fitted, config: Config, search: Search) -> None:
     check_config(config, 1)
     if config.distance != "edit":
         raise UserError(f'distance: the paths of a log differ in length, so expected "edit", got {config.distance!r}')
+    check_regret(fitted.max_regret, config)
     if search.noise == "observed":
         fitted.check_noise()
     if search.method not in ("exact", "search"):
@@ -172,6 +177,15 @@ def check(fitted: Fitted, config: Config, search: Search) -> None:
         raise UserError(
             f"method: a log can't show that its world is deterministic; for {search.method}, say so: --deterministic, "
             "or deterministic=True in fit_log"
+        )
+
+
+def check_regret(max_regret: float | None, config: Config) -> None:
+    """Raise a ValueError where own steps are free and a step may not cost too much."""
+    if max_regret is not None and config.own_steps == "free":
+        raise UserError(
+            'max_regret, own_steps: with own_steps "free", the default for logs, a path may keep whatever it did, but '
+            'max_regret forbids some of it; expected own_steps "charged" with it (--own-steps charged)'
         )
 
 
@@ -194,10 +208,16 @@ def _is_near(fitted: Fitted, config: Config, search: Search) -> bool:
 
 
 def _solve_near(
-    answers: Answers, fitted: Fitted, bones: Skeleton, config: Config, search: Search, mine: Int[np.ndarray, " M"]
+    answers: Answers, fitted: Fitted, bones: Skeleton | None, config: Config, search: Search, mine: Int[np.ndarray, " M"]
 ) -> None:
-    """Find the recourses of these paths, which are one agent's, in the graph of the log."""
-    world = graph(fitted, bones, int(answers.originals.agents[mine[0]]), config.habit)
+    """Find the recourses of these paths, which are one agent's, in the graph of the log.
+
+    Args:
+        bones: of all agents; None where each has its own.
+    """
+    agent = int(answers.originals.agents[mine[0]])
+    bones = skeleton(fitted, affordable(fitted, agent)) if bones is None else bones
+    world = graph(fitted, bones, agent, config.habit)
     weighed = weigh(world, float(config.lambda_policy), endless=config.own_steps == "free")
     size = np.log2(np.asarray(answers.originals.paths.lengths)[mine]).astype(int) // 2
     for alike in np.unique(size):  # tables are as wide as the longest
