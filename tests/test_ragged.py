@@ -7,6 +7,7 @@ import pytest
 from pprjax_envs import TabularMDP
 
 import pprjax
+from pprjax.certify import limits
 from pprjax.declare import precedence
 from pprjax.learn import exploration
 from pprjax.ragged import Ragged, entry_of, every, repeated, row_of, tiled
@@ -175,3 +176,12 @@ def test_a_hub_takes_what_its_steps_take():
     found = pprjax.recourse(task, pprjax.Paths.from_lists([[0, 7, 0, 8]]), method="search", calls=20_000)
     assert found.paths.to_lists() == [[0, 7, 0, size - 1]]
     assert found.status.tolist() == ["reached_goal"]
+
+
+def test_a_table_that_is_too_large_for_a_certificate_is_told_before_it_is_made(monkeypatch):
+    _, ragged = tasks(0)
+    for most, times in ((S, 1), (S * A, T + 1)):
+        monkeypatch.setattr(limits, "MAX_EDGES", most)
+        with pytest.raises(limits.TooLargeError, match=rf"{A} actions lead in \d states, at {times} times"):
+            pprjax.exact(ragged, ORIGINALS)
+        assert set(pprjax.recourse(ragged, ORIGINALS).method) == {"search"}
