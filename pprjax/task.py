@@ -274,8 +274,10 @@ class Task:
         return self.constraints.affords(self.habits(state, log_probs, "regret"))
 
     def available_table(self) -> Bool[Array, "S A"] | None:
-        """`available` of all states, where constraints make it costly and a table is possible; else None."""
-        states = None if self.constraints is None else self.all_states()
+        """`available` of all states, where constraints make it costly and a table is possible; else None, as for a
+        ragged P_A."""
+        costly = self.constraints is not None and ragged_of(self.policy) is None
+        states = self.all_states() if costly else None
         return None if states is None else jax.vmap(self.available)(states)
 
     def observation(self, state: State) -> Array:

@@ -9,8 +9,9 @@ from pprjax_envs import TabularMDP
 import pprjax
 from pprjax.certify import limits
 from pprjax.declare import precedence
-from pprjax.learn import exploration
+from pprjax.learn import exploration, learner
 from pprjax.ragged import Ragged, entry_of, every, repeated, row_of, tiled
+from pprjax.rollout import trace
 
 LENGTHS = [3, 0, 1, 4, 2, 0]
 FIRST = np.append(0, np.cumsum(LENGTHS))
@@ -185,3 +186,18 @@ def test_a_table_that_is_too_large_for_a_certificate_is_told_before_it_is_made(m
         with pytest.raises(limits.TooLargeError, match=rf"{A} actions lead in \d states, at {times} times"):
             pprjax.exact(ragged, ORIGINALS)
         assert set(pprjax.recourse(ragged, ORIGINALS).method) == {"search"}
+
+
+def test_a_learner_keeps_no_row_of_actions_for_each_step():
+    """They are asked again where they are needed: the same bits, see above."""
+    config = pprjax.Config(iterations=2, num_paths=8, num_best=2, width=4, updates=1, batch_size=4, memory=3)
+    sizes, counts = [], []
+    for task in tasks(0):
+        original = trace(task, jnp.array([0, 3]), jnp.int32(2), jax.random.key(0))
+        state = jax.eval_shape(lambda task=task, original=original: learner.init(task, original, config, jax.random.key(0)))
+        sizes.append({leaf.shape for leaf in jax.tree.leaves((state.best_replay, state.best))})
+        counts.append(state.counts.shape)
+    assert counts == [(S, A), (E + A,)]
+    dense, ragged = sizes
+    assert {(6, T + 1, A), (T + 1, A)} <= dense
+    assert not any(shape[-1:] == (A,) for shape in ragged)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import jax
@@ -21,7 +22,7 @@ from pprjax.learn.networks import QNetwork
 from pprjax.learn.reliable import reliable
 from pprjax.learn.replay import Replay, Tuples
 from pprjax.paths import PAD
-from pprjax.rollout import Behaviour, Original, Trajectory, rollout
+from pprjax.rollout import Behaviour, Original, Trajectory, offered, recalls, rollout
 from pprjax.task import Task
 
 RETURN_SCALE = 10.0
@@ -325,6 +326,8 @@ def _update(
         tuples = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     else:
         tuples = replay.sample(state.best_replay, uniform, config.gamma)
+    if recalls(task):
+        tuples = replace(tuples, available_t=jax.vmap(partial(offered, task))(tuples.observation_t))
 
     def loss(params):
         error = td_error(
