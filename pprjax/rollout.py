@@ -161,8 +161,9 @@ def rollout(
             terminated=terminated, reward_goal=lane.reward_goal + reward, reward_policy=lane.reward_policy + habit,
         )  # fmt: skip
         record = _Step(
-            taken=taken, observation=observation, available=kept(available), row=row, position=lane.position, smallest=lane.smallest,
-            action=action, log_prob=log_probs[action], habit=habit, reward=reward, symbol=task.symbol(state),
+            taken=taken, observation=observation, available=kept(available), row=row, position=lane.position,
+            smallest=lane.smallest, action=action, log_prob=log_probs[action], habit=habit, reward=reward,
+            symbol=task.symbol(state),
         )  # fmt: skip
         return jax.tree.map(lambda new, old: jnp.where(taken, new, old), moved, lane), record
 

@@ -1,5 +1,7 @@
 """Ragged tables say what dense ones do, in less memory, and worlds of them answer alike."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +23,7 @@ S, A, E, T = len(LENGTHS), max(LENGTHS), sum(LENGTHS), 5
 def dense_of(entries, fill):
     """The same table with a number for each state and action."""
     table = np.full((S, A), fill, np.asarray(entries).dtype)
-    for s, (low, high) in enumerate(zip(FIRST, FIRST[1:], strict=False)):
+    for s, (low, high) in enumerate(itertools.pairwise(FIRST)):
         table[s, : high - low] = entries[low:high]
     return table
 
@@ -65,7 +67,9 @@ def test_rows_and_entries_are_those_of_the_dense_table():
     np.testing.assert_array_equal(rows_of(repeated(repeated(table, 2), 3), 6 * S, -7), np.repeat(dense, 6, axis=0))
     np.testing.assert_array_equal(rows_of(every(repeated(table, 6), 3), 2 * S, -7), np.repeat(dense, 2, axis=0))
     np.testing.assert_array_equal(rows_of(tiled(table, 3), 3 * S, -7), np.tile(dense, (3, 1)))
-    np.testing.assert_array_equal(table.sums(empty=-7), np.where(np.array(LENGTHS) > 0, np.maximum(dense, 0).sum(1), -7))
+    np.testing.assert_array_equal(
+        table.sums(empty=-7), np.where(np.array(LENGTHS) > 0, np.maximum(dense, 0).sum(1), -7)
+    )
     np.testing.assert_array_equal(repeated(table, 2).sums(empty=0), np.repeat(table.sums(empty=0), 2))
     assert [table.place(i) for i in range(E)] == [[s, a] for s, a in np.argwhere(dense > 0).tolist()]
 
@@ -73,7 +77,10 @@ def test_rows_and_entries_are_those_of_the_dense_table():
 @pytest.mark.parametrize("times", [1, 3])
 def test_each_row_has_cells_of_its_own(times):
     table = repeated(Ragged.of(FIRST, np.zeros(E)), times)
-    mine = [range(int(table.cell(jnp.int32(s))), int(table.cell(jnp.int32(s))) + LENGTHS[s // times]) for s in range(S * times)]
+    mine = [
+        range(int(table.cell(jnp.int32(s))), int(table.cell(jnp.int32(s))) + LENGTHS[s // times])
+        for s in range(S * times)
+    ]
     cells = np.concatenate([list(cells) for cells in mine]).astype(int)
     assert len(np.unique(cells)) == len(cells) == E * times
     owner = np.asarray(table.states)
@@ -85,7 +92,9 @@ def test_each_row_has_cells_of_its_own(times):
 
 def test_what_is_no_table_is_told():
     for first in ([0, 2], [1, 3], [0, 4, 3], [0.0, 3.0], [3]):
-        with pytest.raises(pprjax.UserError, match="first: expected S \\+ 1 whole numbers that rise from 0 to the 3 values"):
+        with pytest.raises(
+            pprjax.UserError, match="first: expected S \\+ 1 whole numbers that rise from 0 to the 3 values"
+        ):
             Ragged.of(np.array(first), np.zeros(3))
     with pytest.raises(pprjax.UserError, match="to the 0 values"):
         Ragged.of(np.zeros(3, int), np.zeros(0))
@@ -94,9 +103,12 @@ def test_what_is_no_table_is_told():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (dict(next_state=Ragged.of([0, 1, 2], [0, 2])), r"next_state.values\[1\]: expected an integer in \[-1, 1\], got 2"),
+        (
+            dict(next_state=Ragged.of([0, 1, 2], [0, 2])),
+            r"next_state.values\[1\]: expected an integer in \[-1, 1\], got 2",
+        ),
         (dict(next_state=Ragged.of([0, 1, 2], [0, 1.5])), r"next_state.values: expected integers, got float64"),
-        (dict(next_state=Ragged.of([0, 1, 2], [0, 1]).repeated(2)), r"next_state: expected .* one of 2 rows for each"),
+        (dict(next_state=Ragged.of([0, 1, 2], [0, 1]).repeated(2)), r"next_state: expected .* got 2 rows for each"),
         (dict(reward=np.zeros((2, 1))), "reward: expected a pprjax.Ragged whose rows are those of next_state"),
         (dict(reward=Ragged.of([0, 2, 2], [0.0, 1.0])), "reward: expected a pprjax.Ragged whose rows are those"),
         (dict(reward=Ragged.of([0, 1, 2], [0.0, np.nan])), r"reward.values\[1\]: expected a finite number, got nan"),
@@ -131,7 +143,13 @@ def test_a_ragged_world_is_the_dense_one(seed):
         step = jax.vmap(lambda s, a: task.step(jax.random.key(0), s, a), (None, 0))
         after = jax.vmap(step, (0, None))(states, jnp.arange(A))
         log_probs = jax.vmap(lambda s: task.log_probs((), s)[1])(states)
-        habits = [jax.vmap(lambda s, x, h=h: task.habits(s, x, h))(states, log_probs, ) for h in ("regret", "link")]
+        habits = [
+            jax.vmap(lambda s, x, h=h: task.habits(s, x, h))(
+                states,
+                log_probs,
+            )
+            for h in ("regret", "link")
+        ]
         return after, jax.vmap(task.available)(states), log_probs, habits
 
     one, other = told(dense), told(ragged)
@@ -149,7 +167,9 @@ def test_answers_are_the_same_bits(method, constraints):
     for seed in (0, 1):
         one, other = (pprjax.recourse(task, ORIGINALS, config, **options) for task in tasks(seed, constraints))
         assert one.status.tolist() == other.status.tolist()
-        for a, b in zip(jax.tree.leaves((one.paths, one.reward)), jax.tree.leaves((other.paths, other.reward)), strict=True):
+        for a, b in zip(
+            jax.tree.leaves((one.paths, one.reward)), jax.tree.leaves((other.paths, other.reward)), strict=True
+        ):
             np.testing.assert_array_equal(a, b)
 
 
@@ -172,7 +192,7 @@ def test_a_hub_takes_what_its_steps_take():
     agent = pprjax.TablePolicy(jax.tree.map(jnp.asarray, Ragged.of(first, probs)))
     task = pprjax.Task(world, agent, goal=pprjax.reached)
     assert world.num_actions == size - 1
-    assert sum(x.nbytes for x in jax.tree.leaves(task)) < 100 * size
+    assert sum(np.asarray(x).nbytes for x in jax.tree.leaves(task)) < 100 * size
     assert exploration.no_counts(task).size < 4 * size
     found = pprjax.recourse(task, pprjax.Paths.from_lists([[0, 7, 0, 8]]), method="search", calls=20_000)
     assert found.paths.to_lists() == [[0, 7, 0, size - 1]]
@@ -184,7 +204,7 @@ def test_a_table_that_is_too_large_for_a_certificate_is_told_before_it_is_made(m
     for most, times in ((S, 1), (S * A, T + 1)):
         monkeypatch.setattr(limits, "MAX_EDGES", most)
         with pytest.raises(limits.TooLargeError, match=rf"{A} actions lead in \d states, at {times} times"):
-            pprjax.exact(ragged, ORIGINALS)
+            pprjax.exact(ragged, ORIGINALS, pprjax.Config())
         assert set(pprjax.recourse(ragged, ORIGINALS).method) == {"search"}
 
 
@@ -194,7 +214,9 @@ def test_a_learner_keeps_no_row_of_actions_for_each_step():
     sizes, counts = [], []
     for task in tasks(0):
         original = trace(task, jnp.array([0, 3]), jnp.int32(2), jax.random.key(0))
-        state = jax.eval_shape(lambda task=task, original=original: learner.init(task, original, config, jax.random.key(0)))
+        state = jax.eval_shape(
+            lambda task=task, original=original: learner.init(task, original, config, jax.random.key(0))
+        )
         sizes.append({leaf.shape for leaf in jax.tree.leaves((state.best_replay, state.best))})
         counts.append(state.counts.shape)
     assert counts == [(S, A), (E + A,)]

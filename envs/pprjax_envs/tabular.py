@@ -238,7 +238,7 @@ def _rewards(values, table: np.ndarray | Ragged) -> np.ndarray | Ragged:
 def _stored(name: str, table: Ragged) -> np.ndarray:
     """The entries of a ragged table that stores each of its rows."""
     if table.times != 1:
-        raise UserError(f"{name}: expected a pprjax.Ragged that stores each row, got one of {table.times} rows for each")
+        raise UserError(f"{name}: expected a pprjax.Ragged that stores each row, got {table.times} rows for each")
     return _array(f"{name}.values", table.entries)
 
 

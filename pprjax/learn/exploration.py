@@ -44,7 +44,7 @@ def no_counts(task: Task) -> Int[Array, "*C"]:
 
 
 def row_of(task: Task, state: State) -> Int[Array, ""]:
-    """The row of the visit counts for a state: its id in a finite world, or its cell; else a hash of its observation."""
+    """The row of the visit counts for a state: in a finite world its id or its cell, else a hash of its observation."""
     if (table := ragged_of(task.policy)) is not None:
         return table.cell(task.state_id(state))
     if task.num_states is not None:
@@ -73,8 +73,8 @@ def count(counts: Int[Array, "*C"], lanes: Trajectory) -> Int[Array, "*C"]:
 
 
 def bonus_of(bonuses: Float[Array, "*C"], row: Int[Array, ""], num_actions: int) -> Float[Array, " A"]:
-    """The bonus of the A actions of a state, by its `row_of`. Those that a ragged P_A does not have are another state's:
-    nobody may take them."""
+    """The bonus of the A actions of a state, by its `row_of`. Those beyond a ragged row are another state's, and nobody
+    may take them."""
     return bonuses[row] if bonuses.ndim == 2 else slice_of(bonuses, row, num_actions)
 
 

@@ -65,8 +65,8 @@ class Fitting:
     rules: Literal["given", "mined"] = "given"
     """mined: also what all good paths of the log keep."""
     max_regret: float | None = None
-    """the most that any step of a recourse may cost, in nats: none is less likely than e^-max_regret times what the agent
-    does most there. It goes with --own-steps charged. By default, any."""
+    """the most that any step of a recourse may cost, in nats: none is less likely than e^-max_regret times what the
+    agent does most there. It goes with --own-steps charged. By default, any."""
 
     def fit(self, log: Log) -> Fitted:
         """What the log tells."""

@@ -56,8 +56,8 @@ def fit_log(
         deterministic: the same action in the same state always leads to the same next state.
         rules: what every recourse must keep, in words: "succession(register, pay)", see `pprjax.declare`.
         mine_rules: and what all good paths of the log keep, see `pprjax.logs.mining`.
-        max_regret: the most that any step of a recourse may cost, in nats, see `pprjax.Constraints`; default any. It goes
-            with own_steps "charged".
+        max_regret: the most that any step of a recourse may cost, in nats, see `pprjax.Constraints`; default any. It
+            goes with own_steps "charged".
 
     Raises:
         ValueError: the goal is none of these, its state, label or rewards are not in the log, an option is out of

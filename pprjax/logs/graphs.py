@@ -21,8 +21,10 @@ MAX_STEPS = 2**26
 
 @dataclasses.dataclass(frozen=True)
 class Skeleton:
-    """What is the same for all agents, if they may take the same steps. Row m·S + s is state s with memory m, of the marks
-    and of the rules."""
+    """What is the same for all agents that may take the same steps.
+
+    Row m·S + s is state s with memory m, of the marks and of the rules.
+    """
 
     first: np.ndarray  # int64[R + 1]
     own: np.ndarray  # int64[E'], which step of the log each is

@@ -102,8 +102,8 @@ class Log:
             lines.append(f"{self.shared:,} names are those of a path for each of several agents: its steps begin anew.")
         if self.alike:
             lines.append(
-                f"{self.alike:,} traces have the name of one before them: each is a path of its own, called NAME (2) and "
-                "so on."
+                f"{self.alike:,} traces have the name of one before them: each is a path of its own, called NAME (2) "
+                "and so on."
             )
         if self.left_out:
             lines.append(

@@ -65,7 +65,8 @@ def test_the_best_of_all_paths_without_dear_steps_is_found(most, method):
         if best is None:
             assert row["status"] == "infeasible"
             assert row["reason"] == (
-                f"no path of this world reaches the goal from here, in at most 6 steps that cost {most:g} nats at most each"
+                f"no path of this world reaches the goal from here, in at most 6 steps that cost "
+                f"{most:g} nats at most each"
             )
 
 
