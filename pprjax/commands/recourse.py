@@ -192,7 +192,7 @@ def _held(rules: list[str], left_out: int) -> str:
 def _world(done: dict[str, Any]) -> str:
     """What the log says of its world, where that is not certain."""
     if done["chance"]:
-        return " Chance decides in this world: see the column `probability`."
+        return " Chance decides in this world: see the columns `probability` and `reliability`."
     if done["deterministic"]:
         return ""
     seen, again = done["evidence"]
