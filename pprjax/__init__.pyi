@@ -26,6 +26,7 @@ from .policy import Policy as Policy
 from .policy import TablePolicy as TablePolicy
 from .policy import on_host as on_host
 from .policy import softmax as softmax
+from .ragged import Ragged as Ragged
 from .recourse_env import RecourseEnv as RecourseEnv
 from .result import Frontier as Frontier
 from .result import Recourse as Recourse

@@ -43,13 +43,16 @@ def moves(
 ) -> tuple[Int[Array, "S A"], Bool[Array, "S A"], Bool[Array, "S A"], Float[Array, "S A"]]:
     """Of all states and actions of a small deterministic world: where they lead, which there are, which end a path, and
     what they pay."""
-    actions = jnp.arange(task.num_actions)
+    return jax.vmap(lambda state: moves_of(task, state))(states)
 
-    def one(state):
-        after, reward, ended = jax.vmap(lambda a: task.step(jax.random.key(0), state, a))(actions)
-        return jax.vmap(task.state_id)(after), task.available(state), ended, reward
 
-    return jax.vmap(one)(states)
+def moves_of(
+    task: Task, state: State
+) -> tuple[Int[Array, " A"], Bool[Array, " A"], Bool[Array, " A"], Float[Array, " A"]]:
+    """The same of one state."""
+    step = jax.vmap(lambda a: task.step(jax.random.key(0), state, a))
+    after, reward, ended = step(jnp.arange(task.num_actions))
+    return jax.vmap(task.state_id)(after), task.available(state), ended, reward
 
 
 def likeliest_actions(steps: Steps, symbols: Int[Array, " n"], length: Int[Array, ""]) -> Int[Array, "n-1 S"]:

@@ -11,6 +11,8 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.ragged import Ragged, logarithm, row_of
+
 Carry = Any
 """What a policy remembers of the path so far: () for a table, an LSTM's state, a key/value cache."""
 
@@ -32,14 +34,20 @@ class Policy(Protocol):
 class TablePolicy:
     """P_A as a table over the states of a finite world, looked up by the world's `state_id`."""
 
-    probs: jax.Array  # float[S, A], each row sums to 1
+    probs: Any  # float[S, A], each row sums to 1; or a `pprjax.Ragged`, a row for the actions that there are
 
     def init(self) -> Carry:
         return ()
 
     def step(self, carry: Carry, state: Int[Array, ""]) -> tuple[Carry, Float[Array, " A"]]:
         """`state` is the state's id."""
-        return carry, jnp.log(self.probs)[state]  # a table that a scan computes once
+        return carry, row_of(logarithm(self.probs), state, -jnp.inf)  # a table that a scan computes once
+
+
+def ragged_of(policy: Any) -> Ragged | None:
+    """The table of a policy, where it is a ragged one: it then says which steps each state has."""
+    table = policy.probs if isinstance(policy, TablePolicy) else None
+    return table if isinstance(table, Ragged) else None
 
 
 @struct.dataclass

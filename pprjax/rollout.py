@@ -19,6 +19,7 @@ from pprjax.edit_distance import RealCosts
 from pprjax.goals import Goal
 from pprjax.likeliest import all_steps, likeliest_actions
 from pprjax.paths import PAD, alike, fill_of
+from pprjax.policy import ragged_of
 from pprjax.reward import similarity, spared, total
 from pprjax.ruled import without_rules
 from pprjax.task import State, Task
@@ -65,7 +66,7 @@ class Trajectory:
     symbols: jax.Array  # int32[T + 1] or float32[T + 1, k], the start included
     actions: jax.Array  # int32[T]
     observations: jax.Array  # [T + 1, ...], what the Q-network sees
-    available: jax.Array  # bool[T + 1, A]
+    available: jax.Array | None  # bool[T + 1, A]; None where the task `recalls`
     rows: jax.Array  # int32[T], the row of the visit counts
     positions: jax.Array  # int32[T + 1], j: the position in τ₀ of the best alignment so far
     rewards: jax.Array  # float[T], what the learner is paid at each step
@@ -99,7 +100,7 @@ class _Step:
 
     taken: jax.Array  # bool[], whether an action was taken
     observation: jax.Array  # of s_t
-    available: jax.Array  # in s_t
+    available: jax.Array | None  # in s_t
     row: jax.Array  # of s_t
     position: jax.Array  # j at s_t
     smallest: jax.Array  # m, the smallest entry of the column, at s_t
@@ -135,6 +136,9 @@ def rollout(
         task, original, config, tracks=values is not None and (config.alignment_aware or config.telescoped)
     )
 
+    def kept(available):
+        return None if recalls(task) else available
+
     def step(lane: _Lane, x):
         t, forced, explore, uniform = x
         carry, log_probs = task.log_probs(lane.carry, lane.state)
@@ -157,7 +161,7 @@ def rollout(
             terminated=terminated, reward_goal=lane.reward_goal + reward, reward_policy=lane.reward_policy + habit,
         )  # fmt: skip
         record = _Step(
-            taken=taken, observation=observation, available=available, row=row, position=lane.position,
+            taken=taken, observation=observation, available=kept(available), row=row, position=lane.position,
             smallest=lane.smallest, action=action, log_prob=log_probs[action], habit=habit, reward=reward,
             symbol=task.symbol(state),
         )  # fmt: skip
@@ -177,7 +181,18 @@ def rollout(
     inputs = (jnp.arange(task.horizon), behaviour.forced, behaviour.explore, behaviour.uniform)
     lane, steps = jax.lax.scan(step, lane, inputs)
     available = lookup.available(lane.state) & task.affordable(lane.state, task.log_probs(lane.carry, lane.state)[1])
-    return _trajectory(task, original, config, first, lane, steps, available)
+    return _trajectory(task, original, config, first, lane, steps, kept(available))
+
+
+def recalls(task: Task) -> bool:
+    """Whether what is available in a state is asked of its id, and not kept with each step: where P_A is ragged."""
+    return ragged_of(task.policy) is not None and hasattr(task.env, "state_from_id")
+
+
+def offered(task: Task, number: Int[Array, ""]) -> Bool[Array, " A"]:
+    """Which actions there are in the state of this id, and break no constraint, where the task `recalls`."""
+    state = task.env.state_from_id(number, task.params)
+    return task.available(state) & task.affordable(state, task.log_probs(task.policy.init(), state)[1])
 
 
 class _Lookup(NamedTuple):
@@ -223,7 +238,7 @@ def _trajectory(
     first: Int[Array, ""],
     lane: _Lane,
     steps: _Step,
-    available: Bool[Array, " A"],
+    available: Bool[Array, " A"] | None,
 ) -> Trajectory:
     """What a lane leaves when its T steps are done; `first` is the start's symbol, `available` of the final state."""
     taken = steps.taken
@@ -258,7 +273,7 @@ def _trajectory(
         symbols=symbols,
         actions=actions,
         observations=jnp.concatenate([steps.observation, task.observation(lane.state)[None]]),
-        available=jnp.concatenate([steps.available, available[None]]),
+        available=None if available is None else jnp.concatenate([steps.available, available[None]]),
         rows=steps.row,
         positions=jnp.concatenate([steps.position, lane.position[None]]),
         rewards=jnp.where(taken, paid, 0.0),

@@ -17,7 +17,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
-from pprjax import declare
+from pprjax import declare, ragged
 from pprjax.automaton import Automaton
 from pprjax.policy import TablePolicy
 from pprjax.worlds import begin_in, offered
@@ -102,7 +102,7 @@ def with_rules(task: Task) -> Task:
         return task
     env, policy = RuledWorld(task.env, tuple(task.constraints.rules), task.deterministic), task.policy
     if isinstance(policy, TablePolicy):
-        policy = TablePolicy(jnp.repeat(jnp.asarray(policy.probs), env.automaton.num_states, axis=0))
+        policy = TablePolicy(ragged.repeated(policy.probs, env.automaton.num_states))
     return task.replace(env=env, policy=policy)
 
 
@@ -112,7 +112,7 @@ def without_rules(task: Task) -> Task:
         return task
     policy = task.policy
     if isinstance(policy, TablePolicy):
-        policy = TablePolicy(policy.probs[:: task.env.automaton.num_states])
+        policy = TablePolicy(ragged.every(policy.probs, task.env.automaton.num_states))
     return task.replace(env=task.env.env, policy=policy)
 
 

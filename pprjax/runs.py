@@ -70,7 +70,7 @@ def reliability(
     if any(each.goal is None for each in tasks):
         raise UserError("task.goal: expected a goal, without which no run works better than another; got None")
     if policy is not None:
-        return _joined([_of_policy(each.replace(policy=policy), key, i, runs) for i, each in enumerate(tasks)])
+        return joined([_of_policy(each.replace(policy=policy), key, i, runs) for i, each in enumerate(tasks)])
     found = paths if isinstance(paths, Recourse) else None
     rows: Any = paths if found is None else found.paths
     original = np.arange(len(rows)) if found is None else found.path
@@ -85,7 +85,7 @@ def reliability(
         return of_actions(task, rows.actions, earned, keys, runs)
     each_row = (slice(i, i + 1) for i in range(len(rows)))
     parts = [of_actions(task.tasks[original[at][0]], rows.actions[at], earned[at], keys[at], runs) for at in each_row]
-    return _joined(parts)
+    return joined(parts)
 
 
 def of_actions(
@@ -105,7 +105,8 @@ def standard_error(share: Any, runs: int) -> Any:
     return (p * (1 - p) / (runs + 4)) ** 0.5
 
 
-def _joined(parts: list[Reliability]) -> Reliability:
+def joined(parts: list[Reliability]) -> Reliability:
+    """Those of several tasks or paths, one after the other."""
     share, error = (np.concatenate([getattr(part, name) for part in parts]) for name in ("share", "error"))
     return Reliability(share, error, max(part.runs for part in parts))
 

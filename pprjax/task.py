@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool, Float, Int, Num
 from pprjax.constraints import Constraints
 from pprjax.errors import UserError
 from pprjax.goals import Condition, Goal, Outcome
-from pprjax.policy import Carry, ObservationPolicy, Policy, TablePolicy
+from pprjax.policy import Carry, ObservationPolicy, Policy, TablePolicy, ragged_of
+from pprjax.ragged import Ragged, row_of
 from pprjax.reward import Habit, link, regret
 from pprjax.ruled import RuledWorld, own_state, own_world, without_rules
 from pprjax.successors import most_successors, successors, tells_chances
@@ -273,8 +274,10 @@ class Task:
         return self.constraints.affords(self.habits(state, log_probs, "regret"))
 
     def available_table(self) -> Bool[Array, "S A"] | None:
-        """`available` of all states, where constraints make it costly and a table is possible; else None."""
-        states = None if self.constraints is None else self.all_states()
+        """`available` of all states, where constraints make it costly and a table is possible; else None, as for a
+        ragged P_A."""
+        costly = self.constraints is not None and ragged_of(self.policy) is None
+        states = self.all_states() if costly else None
         return None if states is None else jax.vmap(self.available)(states)
 
     def observation(self, state: State) -> Array:
@@ -296,7 +299,7 @@ class Task:
     def probs(self, state: State, log_probs: Float[Array, " A"]) -> Float[Array, " A"]:
         """P_A(state, ·), given its logarithms."""
         if isinstance(self.policy, TablePolicy):
-            return self.policy.probs[self.state_id(state)]
+            return row_of(self.policy.probs, self.state_id(state), 0.0)
         return jnp.exp(log_probs)
 
     @property
@@ -317,8 +320,8 @@ class Task:
         return regret(log_probs, self.env.available(state, self.params) if hasattr(self.env, "available") else None)
 
     def habit_table(self, habit: Habit) -> Float[Array, "S A"] | None:
-        """`habits` of all states where P_A is a table, so that a scan need not compute them; else None."""
-        if not isinstance(self.policy, TablePolicy):
+        """`habits` of all states where P_A is a dense table, so that a scan need not compute them; else None."""
+        if not isinstance(self.policy, TablePolicy) or ragged_of(self.policy) is not None:
             return None
         if habit == "link":
             return link(self.policy.probs, self.action_set_size)
@@ -364,18 +367,21 @@ jax.tree_util.register_dataclass(
 def _check_table(probs: Any, num_states: int | None, num_actions: int) -> None:
     if num_states is None:
         raise UserError("policy: a TablePolicy needs a finite world, one with `state_id` and `num_states`")
-    if isinstance(probs, Tracer) or not isinstance(probs, np.ndarray | jax.Array):
+    ragged = isinstance(probs, Ragged)
+    numbers = probs.values if ragged else probs
+    if isinstance(numbers, Tracer) or not isinstance(numbers, np.ndarray | jax.Array):
         return  # a leaf of a pytree in transit
     if probs.shape != (num_states, num_actions):
         raise UserError(f"policy.probs: expected shape {(num_states, num_actions)}, got {probs.shape}")
-    table = np.asarray(probs)
+    table = np.asarray(probs.entries if ragged else probs)
     bad = np.argwhere(~(table >= 0))
     if bad.size:
-        s, a = bad[0]
-        raise UserError(f"policy.probs[{s}, {a}]: expected a probability, got {table[s, a]}")
-    off = np.flatnonzero(np.abs(table.sum(1) - 1) > 1e-3)
+        place = probs.place(int(bad[0, 0])) if ragged else bad[0].tolist()
+        raise UserError(f"policy.probs{place}: expected a probability, got {table[tuple(bad[0])]}")
+    sums = probs.sums(empty=1.0) if ragged else table.sum(1)  # in an empty row there is nothing to do
+    off = np.flatnonzero(np.abs(sums - 1) > 1e-3)
     if off.size:
-        s, total = off[0], table[off[0]].sum()
+        s, total = off[0], sums[off[0]]
         said = f"policy.probs[{s}]: expected a row that sums to 1, got {total:.6g}"
         if total == 0:
             more = f", and in {len(off) - 1} more" if len(off) > 1 else ""

@@ -12,6 +12,7 @@ from flax import struct
 from jaxtyping import Array, Int
 
 from pprjax.errors import UserError
+from pprjax.ragged import repeated
 
 OF_STATE = (
     "symbol",
@@ -211,7 +212,7 @@ def rows_of(env: Any, probs: Any) -> Any:
         return probs
     if getattr(probs, "shape", None) != (env.env.num_states, env.num_actions):
         return probs
-    return jnp.repeat(jnp.asarray(probs), env.num_actions + 1, axis=0)
+    return repeated(probs, env.num_actions + 1)
 
 
 def offered(world: Any, name: str) -> Any:

@@ -7,7 +7,7 @@ from pprjax.paths import Paths
 
 SCHEMA = {
     **dict.fromkeys(("agent", "path", "status", "reason"), pl.String),
-    **dict.fromkeys(("reward", "reward_before", "reward_after", "gap", "probability"), pl.Float64),
+    **dict.fromkeys(("reward", "reward_before", "reward_after", "gap", "probability", "reliability"), pl.Float64),
     "distance": pl.Int32,
     **dict.fromkeys(("original", "recourse", "actions"), pl.List(pl.String)),
     "edits": pl.String,
@@ -24,14 +24,14 @@ def mended(path, original, recourse, agent="ann", **given):
     """A row with a recourse; paths are lists of names, or letters."""
     signs = edits(original, recourse)
     row = {"agent": agent, "path": path, "status": "reached_goal", "reason": None, "reward": 1.0, "edits": signs}
-    row |= {"reward_before": 0.0, "reward_after": 0.0, "gap": 0.0, "probability": 1.0}
+    row |= {"reward_before": 0.0, "reward_after": 0.0, "gap": 0.0, "probability": 1.0, "reliability": None}
     row |= {"distance": sum(sign != "=" for sign in signs), "original": list(original), "recourse": list(recourse)}
     return row | {"actions": list(recourse)[1:]} | given
 
 
 def without(path, original, status="met", agent="ann", reason=None):
     """A row that has none."""
-    none = dict.fromkeys(("reward", "reward_after", "gap", "probability", "distance", "edits"))
+    none = dict.fromkeys(("reward", "reward_after", "gap", "probability", "reliability", "distance", "edits"))
     row = {"agent": agent, "path": path, "status": status, "reason": reason, "original": list(original)}
     return none | row | {"reward_before": 0.0, "recourse": [], "actions": []}
 

@@ -97,6 +97,7 @@ def test_a_knob_in_a_group_reaches_the_config():
 @pytest.mark.parametrize("command", ["--help", "recourse --help", "show {table} --path a"])
 def test_it_ends_quietly_where_nobody_reads_on(tmp_path, command):
     edited = {"reward_before": 0.0, "reward_after": 1.0, "distance": 0, "gap": None, "probability": 1.0, "reason": None}
+    edited["reliability"] = None
     walked = {"original": ["x"], "recourse": ["x"], "actions": [], "edits": "="}
     row = {"agent": "ann", "path": "a", "status": "ended"} | edited | walked
     pl.DataFrame([row]).write_parquet(tmp_path / "table.parquet")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.errors import UserError
+from pprjax.ragged import Ragged, entry_of, row_of
 from pprjax.successors import Successors, check_size
 from pprjax_envs.quick_gymnax import environment, spaces
 from pprjax_envs.traced import traced_params
@@ -24,10 +27,10 @@ class TabularState(environment.EnvState):
 
 @struct.dataclass(kw_only=True)
 class TabularParams(environment.EnvParams):
-    next_state: jax.Array  # int32[S, A], -1 where the action is not available
+    next_state: Any  # int32[S, A] or Ragged, -1 where the action is not available
     successors: jax.Array | None  # int32[S, A, K], where chance leads; None without chance
     cumulative: jax.Array | None  # float[S, A, K], how likely to these or those before; or float[max_steps, S, A, K]
-    reward: jax.Array  # float[S, A]
+    reward: Any  # float[S, A] or Ragged
     terminal: jax.Array  # bool[S]
     symbols: jax.Array  # int32[S]
     start: jax.Array  # int32[]
@@ -40,8 +43,9 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
     Worlds of the same S and A compare equal: their tables are traced, so they share one compilation.
 
     Args:
-        next_state: int[S, A], where each action leads; -1: it is not available there.
-        reward: float[S, A], of each action.
+        next_state: int[S, A], where each action leads; -1: it is not available there. Or a `pprjax.Ragged`, a row for
+            each state, where few states have as many actions as the one with the most: nothing of S·A is then stored.
+        reward: float[S, A], of each action; or a `pprjax.Ragged` of the same rows.
         terminal: bool[S], states in which a path ends: no action is available there.
         start: int, the state in which every path starts.
         max_steps: int, the largest number of actions of a path.
@@ -80,17 +84,15 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         if action_set_size is not None:
             self.action_set_size = lambda params: action_set_size
         terminal = _flags("terminal", terminal, (self.num_states,))
-        table = np.where(terminal[:, None], -1, table)  # there, no action is available
-        rewards = _numbers("reward", reward, table.shape)
-        _check_all("reward", rewards, np.isfinite(rewards), "a finite number")
+        table, rewards = _closed(table, terminal), _rewards(reward, table)
         if symbols is None:
             symbols = np.arange(self.num_states)
         self._params = TabularParams(
             max_steps_in_episode=int(_integers("max_steps", max_steps, (), 1, INT32_MAX)),
-            next_state=jnp.asarray(table, jnp.int32),
+            next_state=_on_device(table, jnp.int32),
             successors=None if chances is None else jnp.asarray(chances.states, jnp.int32),
             cumulative=None if chances is None else _cumulative(chances.probs),
-            reward=jnp.asarray(rewards, jnp.result_type(float)),
+            reward=_on_device(rewards, jnp.result_type(float)),
             terminal=jnp.asarray(terminal),
             symbols=jnp.asarray(
                 _integers("symbols", symbols, (self.num_states,), 0, INT32_MAX),
@@ -117,7 +119,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
 
     def step_env(self, key: jax.Array, state: TabularState, action, params: TabularParams):
         """One transition. An action that is not available, and any action in a terminal state, stays where it is."""
-        target = self._entry(params.next_state, state, action)
+        target = entry_of(params.next_state, state.id, action, -1)
         stay = target < 0
         if params.cumulative is not None:
             uniform = jax.random.uniform(key, dtype=params.cumulative.dtype)
@@ -126,7 +128,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
             drawn = jnp.minimum(jnp.sum(uniform * row[-1] >= row, dtype=jnp.int32), row.shape[0] - 1)
             target = params.successors[state.id, action, drawn]  # pyright: ignore[reportOptionalSubscript]
         next_id = jnp.where(stay, state.id, target)
-        reward = jnp.where(stay, 0.0, self._entry(params.reward, state, action))
+        reward = jnp.where(stay, 0.0, entry_of(params.reward, state.id, action, 0.0))
         next_state = TabularState(time=state.time + 1, id=next_id)
         return (
             self.observe(key, next_state, action, params),
@@ -135,10 +137,6 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
             params.terminal[next_id],
             {},
         )
-
-    def _entry(self, table: Array, state: TabularState, action) -> Array:
-        """table[state, action], as one index, which gathers faster than two."""
-        return table.ravel()[state.id * self.num_actions + action]
 
     def observe(self, key: jax.Array, state: TabularState, action, params: TabularParams) -> Int[Array, ""]:
         del key, action, params
@@ -171,7 +169,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         return state.id
 
     def available(self, state: TabularState, params: TabularParams) -> Bool[Array, " A"]:
-        return params.next_state[state.id] >= 0
+        return row_of(params.next_state, state.id, -1) >= 0
 
     def state_from_id(self, state_id: Int[Array, ""], params: TabularParams) -> TabularState:
         """The state of that number, as if no action had been taken yet."""
@@ -207,11 +205,46 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         return None if chances is None else chances.table()
 
 
-def _next_state(values) -> Int[np.ndarray, "S A"]:
+def _next_state(values) -> Int[np.ndarray, "S A"] | Ragged:
+    if isinstance(values, Ragged):
+        table, size = _stored("next_state", values), len(values.first) - 1
+        return _with_entries(values, _integers("next_state.values", table, table.shape, -1, size - 1))
     table = _array("next_state", values)
     if table.ndim != 2 or table.size == 0:
         raise UserError(f"next_state: expected int[S, A], got shape {table.shape}")
     return _integers("next_state", table, table.shape, -1, len(table) - 1)
+
+
+def _closed(table: Int[np.ndarray, "S A"] | Ragged, terminal: Bool[np.ndarray, " S"]) -> np.ndarray | Ragged:
+    """No action is available in a terminal state."""
+    if isinstance(table, Ragged):
+        return _with_entries(table, np.where(terminal[table.rows], -1, table.entries))
+    return np.where(terminal[:, None], -1, table)
+
+
+def _rewards(values, table: np.ndarray | Ragged) -> np.ndarray | Ragged:
+    """Those of the entries of a table of next states."""
+    if not isinstance(table, Ragged):
+        rewards = _numbers("reward", values, table.shape)
+        _check_all("reward", rewards, np.isfinite(rewards), "a finite number")
+        return rewards
+    if not isinstance(values, Ragged) or not np.array_equal(values.first, table.first):
+        raise UserError("reward: expected a pprjax.Ragged whose rows are those of next_state")
+    rewards = _numbers("reward.values", _stored("reward", values), table.entries.shape)
+    _check_all("reward.values", rewards, np.isfinite(rewards), "a finite number")
+    return _with_entries(values, rewards)
+
+
+def _stored(name: str, table: Ragged) -> np.ndarray:
+    """The entries of a ragged table that stores each of its rows."""
+    if table.times != 1:
+        raise UserError(f"{name}: expected a pprjax.Ragged that stores each row, got {table.times} rows for each")
+    return _array(f"{name}.values", table.entries)
+
+
+def _with_entries(table: Ragged, entries: np.ndarray) -> Ragged:
+    """The same rows with other entries."""
+    return Ragged.of(np.asarray(table.first), entries)
 
 
 def _transition(values) -> tuple[Int[np.ndarray, "S A"], Successors]:
@@ -246,6 +279,12 @@ def _chances(given: Successors) -> Successors:
         s, a, k = twice[0]
         raise UserError(f"transition.states[{s}, {a}]: expected each next state once, got {once[s, a, k]} twice")
     return Successors(states.astype(np.int32), probs)
+
+
+def _on_device(table: np.ndarray | Ragged, dtype: Any) -> Array | Ragged:
+    if isinstance(table, Ragged):
+        return Ragged(jnp.asarray(table.first), jnp.asarray(table.values, dtype), table.width)
+    return jnp.asarray(table, dtype)
 
 
 @jax.jit  # one array as large as these, and no more

@@ -10,6 +10,9 @@ MAX_LAYER = 20_000
 MAX_BYTES = 2**30
 """The most memory that the values of one original may take."""
 
+MAX_EDGES = 2**28
+"""The most numbers that say where all actions lead in all layers of the unrolled world: a GiB of them."""
+
 BLOCK_FLOATS = 2**23
 """The most bounds held at once: originals are worked through in blocks."""
 
@@ -19,6 +22,15 @@ _FINE_SIZES = sorted({*_SIZES, *(part * 2**k for part in (5, 7) for k in range(2
 
 class TooLargeError(UserError):
     """A certificate would take more memory than it may."""
+
+
+def check_edges(num_layers: int, num_states: int, num_actions: int) -> None:
+    """Raise a TooLargeError where a table of layers × states × actions is too large."""
+    if num_layers * num_states * num_actions > MAX_EDGES:
+        raise TooLargeError(
+            f"task: where {num_actions:,} actions lead in {num_states:,} states, at {num_layers:,} times, takes "
+            f"{num_layers * num_states * num_actions * 4 / 2**30:.1f} GiB: too much for a certificate"
+        )
 
 
 def size_of(count: int, *, finely: bool = False) -> int:

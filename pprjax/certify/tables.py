@@ -11,6 +11,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Int
 
+from pprjax.certify import limits
 from pprjax.errors import UserError
 from pprjax.reward import Habit
 from pprjax.ruled import without_rules
@@ -61,6 +62,7 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
             `Task.deterministic`), a state's id is out of range, or P_A remembers the path (its carry is not empty).
             What a world says of itself is put to the test: four draws of each transition must agree, and states of one
             id must act alike as far as they are met.
+        TooLargeError: it has more than `limits.MAX_EDGES` rows times actions.
     """
     root, num_states = _checked_root(task)
     row_of = np.full((num_states, 2), UNAVAILABLE, np.int32)  # of (id, ended)
@@ -88,6 +90,7 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
                 added = jax.tree.map(lambda x, at=first: x[at], targets)
                 row_of.reshape(-1)[keys[first]] = count + np.arange(len(first))
                 count += len(first)
+                limits.check_edges(1, count, task.num_actions)
                 seen.append(added)
                 pending.append(added)
             if not id_is_all:

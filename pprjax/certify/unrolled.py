@@ -69,7 +69,7 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         kept: the symbols that every path must visit, in this order.
 
     Raises:
-        TooLargeError: a layer has more than MAX_LAYER nodes.
+        TooLargeError: a layer has more than MAX_LAYER nodes, or all have more than MAX_EDGES edges.
     """
     wanted = np.append(kept, PAD)
     rows, visited = [np.zeros(1, np.int32)], [np.array([wanted[0] == tables.symbol[0]], int)]
@@ -85,6 +85,7 @@ def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray,
         parts = [targets[there], sums, *([progress[there]] if kept.size else [])]
         nodes, index = np.unique(np.stack(parts), axis=1, return_inverse=True)
         _check_width(nodes.shape[1], reads_reward, kept.size, task.constraints)
+        limits.check_edges(task.horizon + 1, nodes.shape[1], tables.num_actions)
         edge = np.full(targets.shape, UNAVAILABLE, np.int32)
         edge[there] = index.ravel()
         edges.append(edge)

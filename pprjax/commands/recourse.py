@@ -20,7 +20,7 @@ from pprjax.logs.answers import count_met
 from pprjax.logs.chunks import CHUNK, Fitting, Job
 from pprjax.logs.columns import Columns
 from pprjax.logs.fitted import Fitted
-from pprjax.logs.frames import LOG_CONFIG, Search, check
+from pprjax.logs.frames import LOG_CONFIG, Search, check, check_regret
 from pprjax.logs.log import Log, placed
 from pprjax.logs.read import read_log
 from pprjax.logs.sources import ending
@@ -92,6 +92,7 @@ def main(
     """
     started = time.perf_counter()
     check_config(config, 1)  # before minutes of reading
+    check_regret(fitting.max_regret, config)
     if dry_run:
         found = read_log(log, columns, strict=strict)
         print(_read(found))
@@ -191,7 +192,7 @@ def _held(rules: list[str], left_out: int) -> str:
 def _world(done: dict[str, Any]) -> str:
     """What the log says of its world, where that is not certain."""
     if done["chance"]:
-        return " Chance decides in this world: see the column `probability`."
+        return " Chance decides in this world: see the columns `probability` and `reliability`."
     if done["deterministic"]:
         return ""
     seen, again = done["evidence"]

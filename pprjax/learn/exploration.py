@@ -8,6 +8,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.config import Config
 from pprjax.paths import PAD
+from pprjax.policy import ragged_of
+from pprjax.ragged import slice_of
 from pprjax.rollout import Behaviour, Trajectory
 from pprjax.task import State, Task
 
@@ -33,13 +35,18 @@ def epsilon(config: Config, iteration: Int[Array, ""]) -> Float[Array, ""]:
     return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
 
 
-def num_rows(task: Task) -> int:
-    """Rows of the visit counts: one a state in a finite world, else HASH_ROWS."""
-    return task.num_states or HASH_ROWS
+def no_counts(task: Task) -> Int[Array, "*C"]:
+    """The visit counts before the first action: A for each state of a finite world, else for each of HASH_ROWS. Where
+    P_A is ragged they are one row of cells, as many as it has, and the row of a state is where its own begin."""
+    table = ragged_of(task.policy)
+    shape = (task.num_states or HASH_ROWS, task.num_actions) if table is None else (table.num_cells,)
+    return jnp.zeros(shape, jnp.int32)
 
 
 def row_of(task: Task, state: State) -> Int[Array, ""]:
-    """The row of the visit counts for a state: its id in a finite world, else a hash of its observation."""
+    """The row of the visit counts for a state: in a finite world its id or its cell, else a hash of its observation."""
+    if (table := ragged_of(task.policy)) is not None:
+        return table.cell(task.state_id(state))
     if task.num_states is not None:
         return task.state_id(state)
     bits = jax.lax.bitcast_convert_type(task.observation(state).astype(jnp.float32), jnp.uint32)
@@ -49,7 +56,7 @@ def row_of(task: Task, state: State) -> Int[Array, ""]:
     return ((mixed ^ (mixed >> 13)) % HASH_ROWS).astype(jnp.int32)
 
 
-def bonus(counts: Int[Array, "S A"], c_e: Float[Array, ""] | float) -> Float[Array, "S A"]:
+def bonus(counts: Int[Array, "*C"], c_e: Float[Array, ""] | float) -> Float[Array, "*C"]:
     """c_e·√(ln t / N(s, a)), with t the actions taken so far; UNTRIED where N(s, a) = 0 (UCB1, Auer et al. 2002).
 
     c_e = 0 is no bonus at all, for untried actions either.
@@ -58,10 +65,17 @@ def bonus(counts: Int[Array, "S A"], c_e: Float[Array, ""] | float) -> Float[Arr
     return jnp.where(counts > 0, c_e * jnp.sqrt(log_t / jnp.maximum(counts, 1)), jnp.where(c_e > 0, UNTRIED, 0.0))
 
 
-def count(counts: Int[Array, "S A"], lanes: Trajectory) -> Int[Array, "S A"]:
+def count(counts: Int[Array, "*C"], lanes: Trajectory) -> Int[Array, "*C"]:
     """The visit counts after these paths. `lanes` has a leading axis of paths."""
     taken = (lanes.actions != PAD).astype(counts.dtype)
-    return counts.at[lanes.rows, jnp.maximum(lanes.actions, 0)].add(taken)
+    actions = jnp.maximum(lanes.actions, 0)
+    return counts.at[(lanes.rows, actions) if counts.ndim == 2 else lanes.rows + actions].add(taken)
+
+
+def bonus_of(bonuses: Float[Array, "*C"], row: Int[Array, ""], num_actions: int) -> Float[Array, " A"]:
+    """The bonus of the A actions of a state, by its `row_of`. Those beyond a ragged row are another state's, and nobody
+    may take them."""
+    return bonuses[row] if bonuses.ndim == 2 else slice_of(bonuses, row, num_actions)
 
 
 def behaviours(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import jax
@@ -21,7 +22,7 @@ from pprjax.learn.networks import QNetwork
 from pprjax.learn.reliable import reliable
 from pprjax.learn.replay import Replay, Tuples
 from pprjax.paths import PAD
-from pprjax.rollout import Behaviour, Original, Trajectory, rollout
+from pprjax.rollout import Behaviour, Original, Trajectory, offered, recalls, rollout
 from pprjax.task import Task
 
 RETURN_SCALE = 10.0
@@ -35,7 +36,7 @@ class LearnerState:
     params: Any  # of the Q-network
     target_params: Any
     optimizer: Any
-    counts: jax.Array  # int32[rows, A], visits
+    counts: jax.Array  # int32[rows, A], or int32[cells] of a ragged P_A, visits
     best_replay: Replay  # of the k best paths of each iteration
     other_replay: Any  # Replay of k random lanes of each; None without mixed_replay
     best: Trajectory  # the best path so far
@@ -77,7 +78,7 @@ def init(task: Task, original: Original, config: Config, key: jax.Array, wanted:
         params=params,
         target_params=params,
         optimizer=optax.scale_by_adam().init(params),
-        counts=jnp.zeros((exploration.num_rows(task), task.num_actions), jnp.int32),
+        counts=exploration.no_counts(task),
         best_replay=ring,
         other_replay=ring if config.mixed_replay else None,
         best=best,
@@ -116,13 +117,14 @@ def sample_paths(
     state: LearnerState,
     behaviour: Behaviour,
     keys: jax.Array,
-    bonus: Float[Array, "S A"],
+    bonus: Float[Array, "*C"],
 ) -> Trajectory:
     """Paths that follow Q + bonus where `behaviour` leaves it to them; a leading axis as in `behaviour` and `keys`."""
     net = network(task, config, original)
 
     def values(observation, position, time, row):
-        return jnp.asarray(net.apply(state.params, observation, position, time)) + bonus[row]
+        q = jnp.asarray(net.apply(state.params, observation, position, time))
+        return q + exploration.bonus_of(bonus, row, task.num_actions)
 
     def one(lane: Behaviour, lane_key):
         return rollout(
@@ -324,6 +326,8 @@ def _update(
         tuples = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
     else:
         tuples = replay.sample(state.best_replay, uniform, config.gamma)
+    if recalls(task):
+        tuples = replace(tuples, available_t=jax.vmap(partial(offered, task))(tuples.observation_t))
 
     def loss(params):
         error = td_error(

@@ -23,7 +23,7 @@ class Replay:
     """P paths of at most T actions. Empty places have num_actions 0."""
 
     observations: jax.Array  # [P, T + 1, ...]
-    available: jax.Array  # bool[P, T + 1, A]
+    available: jax.Array | None  # bool[P, T + 1, A]; None where the task `recalls`
     positions: jax.Array  # int32[P, T + 1]
     actions: jax.Array  # int32[P, T]
     rewards: jax.Array  # float[P, T]
@@ -44,7 +44,7 @@ class Tuples:
     return_t: jax.Array  # the discounted return from here to the end of the path
     observation_t: jax.Array
     position_t: jax.Array
-    available_t: jax.Array
+    available_t: jax.Array | None  # bool[A], None where the task `recalls`
     to_go: jax.Array  # int32, actions from t to the end of the path
     missed: jax.Array  # bool, the path misses the goal
     weight: jax.Array  # of the loss
@@ -59,7 +59,7 @@ def empty(like: Trajectory, num_paths: int, *, prioritized: bool) -> Replay:
 
     return Replay(
         observations=zeros(like.observations),
-        available=zeros(like.available),
+        available=jax.tree.map(zeros, like.available),
         positions=zeros(like.positions),
         actions=zeros(like.actions),
         rewards=zeros(like.rewards),
@@ -84,7 +84,7 @@ def store(replay: Replay, lanes: Trajectory, iteration: Int[Array, ""]) -> Repla
         priorities = put(priorities, jnp.where(taken, fresh, 0.0))
     return Replay(
         observations=put(replay.observations, lanes.observations),
-        available=put(replay.available, lanes.available),
+        available=jax.tree.map(put, replay.available, lanes.available),
         positions=put(replay.positions, lanes.positions),
         actions=put(replay.actions, jnp.maximum(lanes.actions, 0)),
         rewards=put(replay.rewards, lanes.rewards),
@@ -124,7 +124,7 @@ def sample(replay: Replay, uniform: Float[Array, " M"], gamma: Float[Array, ""] 
         return_t=returns,
         observation_t=replay.observations[path, step + 1],
         position_t=replay.positions[path, step + 1],
-        available_t=replay.available[path, step + 1],
+        available_t=jax.tree.map(lambda x: x[path, step + 1], replay.available),
         to_go=replay.num_actions[path] - step - 1,
         missed=~replay.met[path],
         weight=weight,

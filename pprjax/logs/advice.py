@@ -76,8 +76,9 @@ def shorter(row: dict) -> str:
 
 def proof(row: dict) -> str:
     """How good the recourse is, as far as that is proved, and how likely."""
-    gap, chance = row["gap"], row["probability"]
+    gap, chance, share = row["gap"], row["probability"], row["reliability"]
     likely = "" if chance is None or chance == 1 else f"; the world leads along it with probability {chance:.3g}"
+    likely += "" if share is None else f"; its actions meet the goal in {100 * share:.3g} % of fresh runs"
     if gap is None:
         return likely
     return f", {f'within {math.ceil(gap * 1e4) / 100:g} % of the best' if gap > 0 else 'proved best'}{likely}"

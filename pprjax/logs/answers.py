@@ -17,6 +17,12 @@ from pprjax.metrics import relative_gap
 from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier, Recourse
 
+SCORES = ("reward", "goal", "path", "policy", "gap")
+"""What is known of a recourse in numbers."""
+
+RELIABILITY = ("reliability", "reliability_error")
+"""And where chance decides."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Originals:
@@ -65,7 +71,7 @@ class Answers:
         self.actions = np.full((size, max_steps), PAD, np.int32)
         self.lengths = np.zeros(size, np.int32)  # 0: none
         self.distance = np.full(size, -1, np.int32)
-        self.numbers = {k: np.full(size, np.nan) for k in ("reward", "goal", "path", "policy", "gap")}
+        self.numbers = {k: np.full(size, np.nan) for k in (*SCORES, *RELIABILITY)}
         self.likely = np.ones(size)  # that the world leads along the recourse
         self.status = np.where(originals.met, "met", "").astype(object)
         self.method = np.full(size, None, object)
@@ -125,6 +131,7 @@ class Answers:
                 "distance": pl.Series([None if d < 0 else d for d in self.distance.tolist()], dtype=pl.Int32),
                 "gap": columns["gap"],
                 "probability": pl.Series(np.where(found, self.likely, np.nan), nan_to_null=True),
+                **{name: columns[name] for name in RELIABILITY},
                 "original": named(np.asarray(logged.symbols), np.asarray(logged.lengths), fitted.states),
                 "recourse": named(self.symbols, self.lengths, fitted.states),
                 "actions": named(self.actions, np.maximum(self.lengths - 1, 0), fitted.actions),
@@ -145,7 +152,8 @@ def no_path(fitted: Fitted) -> str:
     """The reason of an infeasible path, where that is proved."""
     asked = {"reaches the goal from here": fitted.goal is not None, "keeps the rules": bool(fitted.rules)}
     wanted = " and ".join(what for what, holds in asked.items() if holds)
-    return f"no path of this world {wanted}, in at most {counted(fitted.max_steps, 'step')}"
+    cheap = "" if fitted.max_regret is None else f" that cost {fitted.max_regret:g} nats at most each"
+    return f"no path of this world {wanted}, in at most {counted(fitted.max_steps, 'step')}{cheap}"
 
 
 def _padded(lists: pl.Series, names: np.ndarray) -> Int[np.ndarray, "N T"]:

@@ -64,6 +64,9 @@ class Fitting:
     """what every recourse must keep, a template of Declare: "succession(register, pay)"; several times for several."""
     rules: Literal["given", "mined"] = "given"
     """mined: also what all good paths of the log keep."""
+    max_regret: float | None = None
+    """the most that any step of a recourse may cost, in nats: none is less likely than e^-max_regret times what the
+    agent does most there. It goes with --own-steps charged. By default, any."""
 
     def fit(self, log: Log) -> Fitted:
         """What the log tells."""
@@ -75,6 +78,7 @@ class Fitting:
             deterministic=self.deterministic,
             rules=self.rule,
             mine_rules=self.rules == "mined",
+            max_regret=self.max_regret,
         )
 
 

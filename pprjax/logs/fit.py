@@ -12,6 +12,7 @@ import polars as pl
 from jaxtyping import Bool, Int
 
 from pprjax import goals
+from pprjax.constraints import Constraints
 from pprjax.errors import UserError
 from pprjax.logs import imitation, marks
 from pprjax.logs.fitted import Fitted, numbers
@@ -35,6 +36,7 @@ def fit_log(
     deterministic: bool = False,
     rules: Sequence[str] = (),
     mine_rules: bool = False,
+    max_regret: float | None = None,
 ) -> Fitted:
     """Count a world and its agents out of a log.
 
@@ -54,6 +56,8 @@ def fit_log(
         deterministic: the same action in the same state always leads to the same next state.
         rules: what every recourse must keep, in words: "succession(register, pay)", see `pprjax.declare`.
         mine_rules: and what all good paths of the log keep, see `pprjax.logs.mining`.
+        max_regret: the most that any step of a recourse may cost, in nats, see `pprjax.Constraints`; default any. It
+            goes with own_steps "charged".
 
     Raises:
         ValueError: the goal is none of these, its state, label or rewards are not in the log, an option is out of
@@ -65,6 +69,7 @@ def fit_log(
         raise UserError(f"smoothing: expected a finite number above 0, got {smoothing}")
     if max_steps is not None and max_steps < 1:
         raise UserError(f"max_steps: expected at least 1, got {max_steps}")
+    Constraints(max_regret=max_regret)  # says what is wrong with it
     if deterministic:
         _check_deterministic(log)
     counts = log.counts
@@ -95,6 +100,7 @@ def fit_log(
         edges=log.edges,
         own=numbered.group_by("agent", "state", "action").agg(pl.col("count").sum()).sort("agent", "state", "action"),
         rules=parsed(rules, states),
+        max_regret=max_regret,
     )
     check_goal(fitted.rules, rules, wanted.ends, wanted.marks, goal)
     return mined(fitted, log) if mine_rules else fitted

@@ -26,6 +26,7 @@ from pprjax.logs.bins import Edges
 from pprjax.logs.steps import Steps
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
+from pprjax.ragged import Ragged, tiled
 from pprjax.successors import Successors
 from pprjax.task import Task
 
@@ -55,6 +56,7 @@ class Fitted:
     edges: Edges = dataclasses.field(default_factory=dict)  # where the bins of the state's columns meet
     rules: tuple[Rule, ...] = ()  # that every recourse keeps, of states by their numbers
     rules_left_out: int = 0  # that all good paths keep and no recourse is held to, see `pprjax.logs.mining`
+    max_regret: float | None = None  # the most that a step of a recourse may cost, in nats; None: any
 
     @cached_property
     def successors(self) -> Successors | None:
@@ -82,7 +84,7 @@ class Fitted:
         tabular = importlib.metadata.entry_points(group="pprjax.worlds")["tabular"].load()
         world = tabular(
             None if self.successors is not None else marks.following(self.steps.next_state(), self.marks),
-            np.tile(self.steps.table(self.steps.reward, 0.0), (self._memories, 1)),
+            tiled(self.steps.table(self.steps.reward, 0.0), self._memories),
             np.tile(self.terminal, self._memories) | (False if self.ends is None else self.ends),
             0,
             self.max_steps,
@@ -118,8 +120,9 @@ class Fitted:
         if chances is not None:
             remembered = marks.chances(chances, self.marks)
             params = self.env.with_chances(params, jax.tree.map(jnp.asarray, remembered))
-        policy = TablePolicy(jnp.asarray(self.world_probs(agent)))
-        return Task(self.env, policy, goal=self.goal, params=params, constraints=Constraints(rules=self.rules))
+        policy = TablePolicy(jax.tree.map(jnp.asarray, self.world_probs(agent)))
+        constraints = Constraints(rules=self.rules, max_regret=self.max_regret)
+        return Task(self.env, policy, goal=self.goal, params=params, constraints=constraints)
 
     def to_columns(self, paths: Paths) -> Paths:
         """Logged paths with the actions of `env` in place of those of the log."""
@@ -135,11 +138,12 @@ class Fitted:
         actions[row, place] = name(symbols[row, place], actions[row, place])
         return Paths(symbols, np.asarray(paths.lengths), actions)
 
-    def world_probs(self, agent: int) -> Float[np.ndarray, "R A"]:
+    def world_probs(self, agent: int) -> Float[np.ndarray, "R A"] | Ragged:
         """P_A of an agent over the states of `env`; where nothing was ever done, anything is as likely."""
         table = self.steps.table(self.probs(agent), 0.0)
-        table[self.steps.visits == 0] = 1.0 / table.shape[1]
-        return np.tile(table, (self._memories, 1))
+        if isinstance(table, np.ndarray):
+            table[self.steps.visits == 0] = 1.0 / table.shape[1]
+        return tiled(table, self._memories)
 
     def check_noise(self) -> None:
         """Raise a ValueError where the observed noise of a path takes too much: T·S·A·K is more than 2²⁷."""
@@ -259,6 +263,7 @@ class Fitted:
             "edges": self.edges,
             "rules": self.named_rules(),
             "rules_left_out": self.rules_left_out,
+            "max_regret": self.max_regret,
             "goal_states": None if self.ends is None else self._named_ends(),
         }
         write_json(summary, folder / "fit.json")

@@ -19,13 +19,15 @@ from pprjax.certify.graph import Weighed, weigh
 from pprjax.certify.near import CALLS, merged, near
 from pprjax.config import Config, check_config
 from pprjax.errors import UserError
-from pprjax.logs.answers import Answers, Originals
+from pprjax.learn.reliable import row_keys
+from pprjax.logs.answers import RELIABILITY, Answers, Originals
 from pprjax.logs.fitted import Fitted
-from pprjax.logs.graphs import Skeleton, graph, skeleton
+from pprjax.logs.graphs import Skeleton, affordable, graph, skeleton
 from pprjax.logs.log import Log
 from pprjax.paths import Paths
 from pprjax.progress import progress_bar
 from pprjax.result import Frontier, Recourse
+from pprjax.runs import RUNS, Reliability, joined, of_actions
 from pprjax.solve import Method, frontier, recourse
 from pprjax.task import Task
 
@@ -79,12 +81,13 @@ def recourse_log(
     Returns:
         One row a path, sorted by agent and path: agent, path, status ("met": it reaches the goal already; "failed":
         no recourse can be looked for; "infeasible": there is none, or none was found; `reason` says why; else as in
-        `pprjax.recourse`), method, seed, reward (R),
-        reward_before and reward_after (R_goal as logged, and of the recourse), s_path, s_policy, distance, gap (a share
-        of the largest R that there may be: 0 where certified, null where not known), probability (that the world leads
-        along the recourse if its actions are taken: below 1 where chance decides), original, recourse, actions, edits
-        (one character each: = kept, ~ replaced, + inserted, - deleted), and reason. A polars frame, or pandas' where
-        the log came as one.
+        `pprjax.recourse`), method, seed, reward (R), reward_before and reward_after (R_goal as logged, and of the
+        recourse), s_path, s_policy, distance, gap (a share of the largest R that there may be: 0 where certified, null
+        where not known), probability (that the world leads along the recourse if its actions are taken: below 1 where
+        chance decides), reliability and reliability_error (where chance decides and there is a goal: the share of 1,000
+        fresh runs of its actions that meet the goal, and its standard error; else null), original, recourse, actions,
+        edits (one character each: = kept, ~ replaced, + inserted, - deleted), and reason. A polars frame, or pandas'
+        where the log came as one.
 
     Raises:
         ValueError: a setting is out of range, or suits no path of this log: method "exact" or "search" in a world
@@ -131,7 +134,11 @@ def answered(
     answers = Answers(originals, fitted.max_steps)
     advance(int(originals.met.sum()), np.zeros(0))
     as_graph = _is_near(fitted, config, search)
-    solve = partial(_solve_near, answers, fitted, skeleton(fitted)) if as_graph else partial(_solve, answers, fitted)
+    if as_graph:
+        bones = skeleton(fitted) if fitted.max_regret is None else None
+        solve = partial(_solve_near, answers, fitted, bones)
+    else:
+        solve = partial(_solve, answers, fitted)
     for mine in originals.groups(by_start=not as_graph):
         _halving(answers, partial(solve, config, search), mine)
         advance(len(mine), answers.numbers["gap"][mine])
@@ -161,6 +168,7 @@ def check(fitted: Fitted, config: Config, search: Search) -> None:
     check_config(config, 1)
     if config.distance != "edit":
         raise UserError(f'distance: the paths of a log differ in length, so expected "edit", got {config.distance!r}')
+    check_regret(fitted.max_regret, config)
     if search.noise == "observed":
         fitted.check_noise()
     if search.method not in ("exact", "search"):
@@ -172,6 +180,15 @@ def check(fitted: Fitted, config: Config, search: Search) -> None:
         raise UserError(
             f"method: a log can't show that its world is deterministic; for {search.method}, say so: --deterministic, "
             "or deterministic=True in fit_log"
+        )
+
+
+def check_regret(max_regret: float | None, config: Config) -> None:
+    """Raise a ValueError where own steps are free and a step may not cost too much."""
+    if max_regret is not None and config.own_steps == "free":
+        raise UserError(
+            'max_regret, own_steps: with own_steps "free", the default for logs, a path may keep whatever it did, but '
+            'max_regret forbids some of it; expected own_steps "charged" with it (--own-steps charged)'
         )
 
 
@@ -194,10 +211,21 @@ def _is_near(fitted: Fitted, config: Config, search: Search) -> bool:
 
 
 def _solve_near(
-    answers: Answers, fitted: Fitted, bones: Skeleton, config: Config, search: Search, mine: Int[np.ndarray, " M"]
+    answers: Answers,
+    fitted: Fitted,
+    bones: Skeleton | None,
+    config: Config,
+    search: Search,
+    mine: Int[np.ndarray, " M"],
 ) -> None:
-    """Find the recourses of these paths, which are one agent's, in the graph of the log."""
-    world = graph(fitted, bones, int(answers.originals.agents[mine[0]]), config.habit)
+    """Find the recourses of these paths, which are one agent's, in the graph of the log.
+
+    Args:
+        bones: of all agents; None where each has its own.
+    """
+    agent = int(answers.originals.agents[mine[0]])
+    bones = skeleton(fitted, affordable(fitted, agent)) if bones is None else bones
+    world = graph(fitted, bones, agent, config.habit)
     weighed = weigh(world, float(config.lambda_policy), endless=config.own_steps == "free")
     size = np.log2(np.asarray(answers.originals.paths.lengths)[mine]).astype(int) // 2
     for alike in np.unique(size):  # tables are as wide as the longest
@@ -241,8 +269,20 @@ def _learn(
     originals = answers.originals
     key = jax.random.key(search.seed)
     options: dict[str, Any] = dict(method="learn", key=key, ids=originals.ids[mine], progress=False)
-    found = _found(fitted, task, fitted.to_columns(originals.paths[mine]), config, search.ladder, options)
-    answers.take(*found, np.arange(len(mine)), mine)
+    best, every = _found(fitted, task, fitted.to_columns(originals.paths[mine]), config, search.ladder, options)
+    answers.take(best, every, np.arange(len(mine)), mine)
+    if fitted.successors is not None and fitted.goal is not None:
+        told = _reliability(fitted, task, best, row_keys(key, originals.ids[mine], np.ones(len(mine), np.int32)))
+        for name, values in zip(RELIABILITY, (told.share, told.error), strict=True):
+            answers.numbers[name][mine] = np.where(best.status == "infeasible", np.nan, values)
+
+
+def _reliability(fitted: Fitted, task: Task, best: Recourse, keys: jax.Array) -> Reliability:
+    """How likely the actions of each recourse are to meet the goal, as `pprjax.reliability` says. Path by path, so that
+    all share one program."""
+    actions, goal = np.asarray(fitted.to_columns(best.paths).actions), best.original_goal
+    rows = (slice(i, i + 1) for i in range(len(actions)))
+    return joined([of_actions(task, actions[at], goal[at], keys[at], RUNS) for at in rows])
 
 
 def _found(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from pprjax.certify.graph import Graph
 from pprjax.certify.limits import TooLargeError
+from pprjax.constraints import Constraints
 from pprjax.declare import product
 from pprjax.logs import marks
 from pprjax.logs.fitted import Fitted
@@ -20,7 +21,10 @@ MAX_STEPS = 2**26
 
 @dataclasses.dataclass(frozen=True)
 class Skeleton:
-    """What is the same for all agents. Row m·S + s is state s with memory m, of the marks and of the rules."""
+    """What is the same for all agents that may take the same steps.
+
+    Row m·S + s is state s with memory m, of the marks and of the rules.
+    """
 
     first: np.ndarray  # int64[R + 1]
     own: np.ndarray  # int64[E'], which step of the log each is
@@ -30,8 +34,11 @@ class Skeleton:
     begin: np.ndarray  # int64[S], the row in which a path that begins in a state is
 
 
-def skeleton(fitted: Fitted) -> Skeleton:
+def skeleton(fitted: Fitted, allowed: Bool[np.ndarray, " E"] | None = None) -> Skeleton:
     """The graph of a fitted world whose goal is one on states, or none.
+
+    Args:
+        allowed: which steps of the log a path may take; None: all.
 
     Raises:
         TooLargeError: with what is remembered it has more than MAX_STEPS steps.
@@ -51,6 +58,8 @@ def skeleton(fitted: Fitted) -> Skeleton:
         terminal = terminal | met
     moved = after[:, steps.target]
     there = ~terminal[:, steps.state] & ~hopeless[moved]
+    if allowed is not None:
+        there &= allowed
     memory, own = np.nonzero(there)
     row = memory * size + steps.state[own]
     first = np.searchsorted(row, np.arange(memories * size + 1))
@@ -83,6 +92,14 @@ def _memory(fitted: Fitted) -> tuple[Int[np.ndarray, "M S"], np.ndarray, np.ndar
     both = len(bits) * rules.num_states
     accepting, hopeless = (np.tile(x, len(bits)) for x in (rules.accepting, rules.hopeless))
     return after.reshape(both, size).astype(np.int32), accepting, hopeless
+
+
+def affordable(fitted: Fitted, agent: int) -> Bool[np.ndarray, " E"] | None:
+    """Which steps of the log cost an agent no more than `max_regret`; None where that is any."""
+    if fitted.max_regret is None:
+        return None
+    regrets = _habits(fitted, fitted.probs(agent), "regret")
+    return np.asarray(Constraints(max_regret=fitted.max_regret).affords(regrets))
 
 
 def graph(fitted: Fitted, bones: Skeleton, agent: int, habit: Habit) -> Graph:

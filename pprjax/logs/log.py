@@ -18,7 +18,7 @@ HELD_OUT = 10
 """Every tenth path, by its hash, is held out where a setting is chosen by likelihood."""
 
 TABLES = ("counts", "alone", "rejected")
-SIZES = ("num_paths", "longest", "num_rows", "left_out", "ends", "torn", "shared")
+SIZES = ("num_paths", "longest", "num_rows", "left_out", "ends", "torn", "shared", "alike")
 SAYS = (*SIZES, "acted", "rewarded", "labelled", "files", "edges")
 
 END = "end after "
@@ -49,6 +49,7 @@ class Log:
     ends: int = 0  # paths whose last row has an action, which leads to an end of its own
     torn: int = 0  # paths for which org:resource, which was not asked for, names several agents or none
     shared: int = 0  # names that several agents use for paths of their own
+    alike: int = 0  # traces of XES that have the name of one before
     pandas: bool = False  # frames go out as pandas', since the log came in as one
     home: Any = dataclasses.field(default=None, repr=False)  # keeps a temporary folder alive
 
@@ -99,6 +100,11 @@ class Log:
             lines.append(f"{RESOURCE} names not one agent in {self.torn:,} paths, so everyone is one.")
         if self.shared:
             lines.append(f"{self.shared:,} names are those of a path for each of several agents: its steps begin anew.")
+        if self.alike:
+            lines.append(
+                f"{self.alike:,} traces have the name of one before them: each is a path of its own, called NAME (2) "
+                "and so on."
+            )
         if self.left_out:
             lines.append(
                 f"{self.left_out:,} of {self.num_rows:,} events were left out: their {LIFECYCLE} is start; --starts "

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from pprjax.ragged import Ragged
 from pprjax.successors import Successors
 
 MAX_MARKS = 2
@@ -23,12 +24,16 @@ def visited(states: Int[np.ndarray, "*B T"], marks: Int[np.ndarray, " k"]) -> In
     return np.bitwise_or.accumulate(bits, axis=-1)
 
 
-def following(next_state: Int[np.ndarray, "S A"], marks: Int[np.ndarray, " k"]) -> Int[np.ndarray, "R A"]:
+def following(
+    next_state: Int[np.ndarray, "S A"] | Ragged, marks: Int[np.ndarray, " k"]
+) -> Int[np.ndarray, "R A"] | Ragged:
     """Where actions lead in the world that remembers, R = S·2^k; -1 where an action is not available."""
-    size = len(next_state)
+    size, told = next_state.shape[0], next_state.entries if isinstance(next_state, Ragged) else next_state
     bit = visited(np.arange(size)[:, None], marks)[:, 0]
-    after = [(b | bit[next_state]) * size + next_state for b in range(2 ** len(marks))]
-    return np.where(np.tile(next_state, (len(after), 1)) < 0, -1, np.concatenate(after))
+    after = [np.where(told < 0, -1, (b | bit[told]) * size + told) for b in range(2 ** len(marks))]
+    if isinstance(next_state, Ragged):
+        return Ragged.of(next_state.tiled(len(after)).first, np.concatenate(after))
+    return np.concatenate(after)
 
 
 def chances(found: Successors, marks: Int[np.ndarray, " k"]) -> Successors:

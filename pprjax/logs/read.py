@@ -25,6 +25,7 @@ from pprjax.logs.log import LINES, Log, held_out, placed
 from pprjax.logs.rows import EVERYONE, REJECTED, Survey, assemble, checked
 from pprjax.logs.sources import LINE, Source, sources
 from pprjax.logs.times import KIND, REST, WHOLE
+from pprjax.logs.xes import CASE, NAME
 
 ROWS = 2**20
 """Rows that are held in memory at once, at least."""
@@ -105,6 +106,7 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         ends=sum(c.ends for c in counted),
         torn=survey.several + survey.without if taken.agent is None else 0,
         shared=survey.shared if survey.own else 0,
+        alike=sum(part.alike for part in found) if f"{CASE}{NAME}" in taken.named()["path"] else 0,
         pandas=not isinstance(source, str | Path | pl.DataFrame | pl.LazyFrame),
         home=temporary,
     )

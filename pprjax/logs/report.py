@@ -31,7 +31,7 @@ NONE = -1
 
 COLUMNS = (
     *("agent", "path", "status", "reason", "reward", "reward_before", "reward_after", "distance", "gap"),
-    *("probability", "original", "recourse", "actions", "edits"),
+    *("probability", "reliability", "original", "recourse", "actions", "edits"),
 )
 """What is read of a table of recourses."""
 

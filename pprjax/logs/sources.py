@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
+import shutil
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +29,9 @@ SEPARATORS = ",;\t|"
 PACKED = ("", ".gz", ".zst")
 """How text may be packed."""
 
+BLOCK = 2**20
+"""Characters that are copied at once."""
+
 SNIFFED = 50
 """Lines of a CSV file by which its separator is found."""
 
@@ -34,6 +41,7 @@ class Source(NamedTuple):
 
     name: str
     frame: pl.LazyFrame  # with a column LINE
+    alike: int = 0  # traces of XES that have the name of one before
 
     @property
     def columns(self) -> list[str]:
@@ -61,16 +69,17 @@ def sources(source: Any, wanted: Collection[str], folder: Path) -> Iterator[Sour
     else:
         for number, file in enumerate(files(Path(source))):
             try:
-                found = Source(file.name, READERS[ending(file)](file, wanted, folder / str(number)))
+                found = READERS[ending(file)](file, wanted, folder / str(number))
                 found.frame.collect_schema()
-            except (pl.exceptions.PolarsError, OSError) as error:
+            except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
                 raise unreadable(str(file), error) from error
             yield found
 
 
 def unreadable(name: str, error: Exception) -> UserError:
     """The error that says that a file can't be read."""
-    text = "; expected text in UTF-8" if "utf" in str(error).lower() else ""
+    hint = '; expected text in UTF-8: save it so, in a spreadsheet as "CSV UTF-8"'
+    text = hint if "utf" in str(error).lower() else ""
     return UserError(f"source: can't read {name}: {error}{text}")
 
 
@@ -98,16 +107,41 @@ def files(source: Path) -> list[Path]:
     return found
 
 
-def _read_csv(file: Path, wanted: Collection[str], folder: Path) -> pl.LazyFrame:
-    return pl.scan_csv(
-        file,
-        separator=separator(_first_lines(file), wanted),
+def _read_csv(file: Path, wanted: Collection[str], folder: Path) -> Source:
+    text = _in_utf8(file, folder)
+    frame = pl.scan_csv(
+        text,
+        separator=separator(_first_lines(text), wanted),
         infer_schema=False,
         null_values=MISSING,
         row_index_name=LINE,
         row_index_offset=2,
         truncate_ragged_lines=True,
     )
+    return Source(file.name, frame)
+
+
+def _in_utf8(file: Path, folder: Path) -> Path:
+    """The file; or a copy in UTF-8 of one that is in UTF-16, as its byte-order mark says, with the same lines.
+
+    Raises:
+        ValueError: it says so and is not.
+    """
+    opened = gzip.open if ending(file).endswith(".gz") else open
+    try:
+        with opened(file, "rb") as packed:
+            if packed.read(2) not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                return file
+        folder.mkdir(parents=True, exist_ok=True)
+        copy = folder / "utf-8.txt"
+        with (
+            opened(file, "rt", encoding="utf-16", newline="") as text,
+            open(copy, "w", encoding="utf-8", newline="") as written,
+        ):
+            shutil.copyfileobj(text, written, BLOCK)
+    except UnicodeError as error:
+        raise UserError(f"source: can't read {file}: {error}; its byte-order mark says that it is UTF-16") from error
+    return copy
 
 
 def _first_lines(file: Path) -> list[str]:
@@ -133,20 +167,21 @@ def separator(lines: list[str], wanted: Collection[str]) -> str:
     return max(SEPARATORS, key=fit)
 
 
-def _read_jsonl(file: Path, wanted: Collection[str], folder: Path) -> pl.LazyFrame:
-    return pl.scan_ndjson(file, row_index_name=LINE, row_index_offset=1, infer_schema_length=None)
+def _read_jsonl(file: Path, wanted: Collection[str], folder: Path) -> Source:
+    frame = pl.scan_ndjson(_in_utf8(file, folder), row_index_name=LINE, row_index_offset=1, infer_schema_length=None)
+    return Source(file.name, frame)
 
 
-def _read_parquet(file: Path, wanted: Collection[str], folder: Path) -> pl.LazyFrame:
-    return pl.scan_parquet(file, row_index_name=LINE)
+def _read_parquet(file: Path, wanted: Collection[str], folder: Path) -> Source:
+    return Source(file.name, pl.scan_parquet(file, row_index_name=LINE))
 
 
-def _read_xes(file: Path, wanted: Collection[str], folder: Path) -> pl.LazyFrame:
+def _read_xes(file: Path, wanted: Collection[str], folder: Path) -> Source:
     usual = [name for names in STANDARD.values() for name in names]
-    return read_xes(file, {*wanted, *usual, LIFECYCLE}, folder, LINE)
+    return Source(file.name, *read_xes(file, {*wanted, *usual, LIFECYCLE}, folder, LINE))
 
 
-READERS: dict[str, Callable[[Path, Collection[str], Path], pl.LazyFrame]] = {
+READERS: dict[str, Callable[[Path, Collection[str], Path], Source]] = {
     **{f".csv{packed}": _read_csv for packed in PACKED},
     **{f"{kind}{packed}": _read_jsonl for kind in (".jsonl", ".ndjson") for packed in PACKED},
     ".parquet": _read_parquet,

@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float, Int
 
-from pprjax.certify.limits import TooLargeError
 from pprjax.logs import imitation
+from pprjax.ragged import Ragged
 from pprjax.successors import Successors, check_size
 
-MAX_TABLE = 2**26
-"""The most numbers of a table of states × actions."""
+SMALL_TABLE = 2**20
+"""Numbers of a table of states × actions up to which it is dense: 4 MiB, and quicker to look up."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Steps:
     num_actions: int  # of the whole log
     state: np.ndarray  # int32[E]
     action: np.ndarray  # int32[E], by its number in the log
-    column: np.ndarray  # int32[E], of tables of states × actions; without a column of actions the rank in its state
+    column: np.ndarray  # int32[E], of tables: the action, or the rank in its state, see `of`
     target: np.ndarray  # int32[E], the next state; where chance decides the likeliest
     times: np.ndarray  # int64[E], how often the log has it
     reward: np.ndarray  # float64[E], the mean of what it paid
@@ -36,7 +36,8 @@ class Steps:
         """Those of a table of counts: state, action, next (their numbers), count, reward (summed).
 
         Args:
-            acted: the log says what was done; else an action is to go to the next state.
+            acted: the log says what was done; else an action is to go to the next state. Columns of tables are then
+                actions, if chance decides or a table of all states and actions is small; else the ranks of steps.
         """
         edges = counts.group_by("state", "action", "next").agg(pl.col("count", "reward").sum())
         pairs = (
@@ -52,12 +53,13 @@ class Steps:
             numbered = pairs.select("state", "action", total="count").with_row_index("step")
             chances = edges.join(numbered, on=["state", "action"]).sort("step", "next")
             chances = chances.select("step", target="next", share=pl.col("count") / pl.col("total"))
+        by_action = acted and (chances is not None or _is_small(num_states, num_actions))
         return cls(
             num_states=num_states,
             num_actions=num_actions,
             state=state.astype(np.int32),
             action=action.astype(np.int32),
-            column=action.astype(np.int32) if acted else pairs["rank"].to_numpy().astype(np.int32),
+            column=action.astype(np.int32) if by_action else pairs["rank"].to_numpy().astype(np.int32),
             target=target.astype(np.int32),
             times=times.astype(np.int64),
             reward=pairs["reward"].to_numpy() / np.maximum(times, 1),
@@ -89,23 +91,27 @@ class Steps:
         keys = self.state.astype(np.int64) * self.width + self.column
         return self.action[np.searchsorted(keys, np.asarray(state, np.int64) * self.width + column)]
 
-    def table(self, values: np.ndarray, fill: float) -> np.ndarray:
-        """[S, A] of values of the E.
+    @property
+    def is_dense(self) -> bool:
+        """Whether tables have a number for each state and column: small ones, and those of worlds of chance, whose
+        successors are as many times K."""
+        return self.chances is not None or _is_small(self.num_states, self.width)
 
-        Raises:
-            TooLargeError: it has more than MAX_TABLE numbers.
-        """
-        if self.num_states * self.width > MAX_TABLE:
-            raise TooLargeError(
-                f"log: a table of {self.num_states:,} states and {self.width:,} actions, as many as the state with the "
-                f'most has, takes {self.num_states * self.width * 4 / 2**30:.1f} GiB; method "auto" and a goal on '
-                "states need none"
-            )
+    @cached_property
+    def first(self) -> Int[np.ndarray, " S+1"]:
+        """Where the steps of each state begin."""
+        return np.searchsorted(self.state, np.arange(self.num_states + 1))
+
+    def table(self, values: np.ndarray, fill: float) -> np.ndarray | Ragged:
+        """Values of the E as a table: of S × A, with `fill` where there is no step, or a row of its steps for each
+        state."""
+        if not self.is_dense:
+            return Ragged.of(self.first, np.asarray(values))
         table = np.full((self.num_states, self.width), fill, np.asarray(values).dtype)
         table[self.state, self.column] = values
         return table
 
-    def next_state(self) -> Int[np.ndarray, "S A"]:
+    def next_state(self) -> Int[np.ndarray, "S A"] | Ragged:
         """Where each action leads; -1 where it was never taken."""
         return self.table(self.target, -1)
 
@@ -132,3 +138,8 @@ class Steps:
         step, target, share = (self.chances[c].to_numpy() for c in ("step", "target", "share"))
         sizes: dict[str, int] = dict(num_states=self.num_states, num_actions=self.width)
         return Successors.from_steps(self.state[step], self.column[step], target, share, **sizes)
+
+
+def _is_small(num_states: int, num_actions: int) -> bool:
+    """Whether a table of states × actions is no matter."""
+    return num_states * num_actions <= SMALL_TABLE

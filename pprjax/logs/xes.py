@@ -31,10 +31,11 @@ BLOCK = 2**20
 """Bytes that are read at once."""
 
 
-def read_xes(file: Path, wanted: Collection[str], folder: Path, line: str) -> pl.LazyFrame:
+def read_xes(file: Path, wanted: Collection[str], folder: Path, line: str) -> tuple[pl.LazyFrame, int]:
     """The events of a file, a row each: the wanted attributes as strings, those of its trace under `case:…`.
 
-    A trace without a name is called by its number, "trace 1" and so on. A document type is refused, and with it every
+    A trace without a name is called by its number, "trace 1" and so on. Each trace is a case of its own: one that has
+    the name of a trace before it is called by it and a number, "A (2)". A document type is refused, and with it every
     entity, since no XES file needs one.
 
     Args:
@@ -42,6 +43,9 @@ def read_xes(file: Path, wanted: Collection[str], folder: Path, line: str) -> pl
         wanted: the attributes that are kept, where the file has them.
         folder: where the table is written, in parts.
         line: the name of a column with the line of the file where an event begins.
+
+    Returns:
+        The events, and how many traces have the name of one before.
 
     Raises:
         ValueError: the file is not well-formed, is cut short, or has a document type; the line is named.
@@ -69,7 +73,8 @@ def read_xes(file: Path, wanted: Collection[str], folder: Path, line: str) -> pl
     events.flush()
     if not parts:
         raise UserError(f"source: expected events in {file}, found none")
-    return pl.scan_parquet(parts).select(line, *(c for c in columns if c in events.seen))
+    frame = pl.scan_parquet(parts).select(line, *(c for c in columns if c in events.seen))
+    return frame, events.num_alike
 
 
 class _Events:
@@ -81,7 +86,8 @@ class _Events:
         self.stack: list[str] = []
         self.trace: dict[str, str] = {}
         self.first = 0  # row of the trace that is being read
-        self.num_traces = 0
+        self.num_traces = self.num_alike = 0
+        self.names: dict[str, int] = {}  # of traces, and the number of the last that was called by it
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self.start
         self.parser.EndElementHandler = self.end
@@ -120,10 +126,22 @@ class _Events:
 
     def close(self) -> None:
         """Give the events of a trace what it says of itself."""
-        self.trace.setdefault(CASE + NAME, f"trace {self.num_traces}")
+        if self.first < len(self.rows):
+            self.trace[CASE + NAME] = self.own_name(self.trace.get(CASE + NAME, f"trace {self.num_traces}"))
         for _, row in self.rows[self.first :]:  # only now, since a trace may say its name after its events
             row.update(self.trace)
         self.first = len(self.rows)
+
+    def own_name(self, name: str) -> str:
+        """The name of a trace, or one made of it where another trace has it."""
+        own = name
+        if name in self.names:
+            self.num_alike += 1
+        while own in self.names:
+            self.names[name] += 1
+            own = f"{name} ({self.names[name]})"
+        self.names[own] = 1
+        return own
 
     def flush(self) -> None:
         """Write the rows of whole traces."""

@@ -136,8 +136,9 @@ def _together(task: Task, room: int, length: int) -> int:
         TooLargeError: the nodes of one layer, with their children, take more than MAX_BYTES.
     """
     vector = task.symbol_type.size
-    each = 4 * ((1 + vector) * task.horizon + vector * length + task.num_actions)
-    needed = room * each * (2 if knows_next(task) else 1 + task.num_actions)  # else every child is stepped first
+    each = (1 + vector) * task.horizon + vector * length
+    stepped = 2 if knows_next(task) else 1 + task.num_actions  # else every child is stepped first
+    needed = 4 * room * (stepped * each + 2 * task.num_actions)
     if needed > MAX_BYTES:
         raise TooLargeError(
             f"task: the beam of an original of {length:,} symbols takes {needed / 2**30:.1f} GiB, more than "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.config import Config
-from pprjax.likeliest import moves
+from pprjax.likeliest import moves, moves_of
+from pprjax.policy import ragged_of
+from pprjax.ragged import Ragged
 from pprjax.task import SMALL_WORLD, Task
 
 MAX_STEPS = 2**28
@@ -25,10 +27,14 @@ def _told(task: Task) -> bool:
 
 
 def tabulated(task: Task) -> bool:
-    """Whether what may still come is looked up for each state: in a small finite world that does not say it itself."""
-    if _told(task) or not hasattr(task.env, "state_from_id") or task.env.num_states > SMALL_WORLD:
+    """Whether what may still come is looked up for each state: in a small finite world that does not say it itself, or
+    one whose P_A is ragged and has few steps."""
+    if _told(task) or not hasattr(task.env, "state_from_id"):
         return False
-    return task.env.num_states * task.num_actions * task.horizon <= MAX_STEPS
+    size, table = task.env.num_states, ragged_of(task.policy)
+    if table is not None:  # each state is asked once, for all of its actions; after that only steps that there are
+        return max(size * task.num_actions, table.num_cells * task.horizon) <= MAX_STEPS
+    return size <= SMALL_WORLD and size * task.num_actions * task.horizon <= MAX_STEPS
 
 
 @jax.jit
@@ -37,6 +43,9 @@ def most_to_come(task: Task) -> Float[Array, " S"]:
 
     Paths may stop anywhere and have as many steps as the longest, so that it is no less than what does come.
     """
+    table = ragged_of(task.policy)
+    if table is not None:
+        return _most_of_cells(task, table)
     following, usable, ended, reward = moves(task, task.all_states())
     reward = jnp.where(usable, reward, -jnp.inf)
 
@@ -44,3 +53,35 @@ def most_to_come(task: Task) -> Float[Array, " S"]:
         return jnp.maximum(0.0, (reward + jnp.where(ended, 0.0, value[following])).max(1))
 
     return jax.lax.fori_loop(0, task.horizon, one_more, jnp.zeros(len(following), reward.dtype))
+
+
+def _most_of_cells(task: Task, table: Ragged) -> Float[Array, " S"]:
+    """The same over the cells of a ragged P_A, one for each step that there is."""
+    following, ended, reward = _cells(task, table)
+    state, size = table.states, task.env.num_states
+
+    def one_more(_, value):
+        most = reward + jnp.where(ended, 0.0, value[following])
+        return jnp.maximum(0.0, jax.ops.segment_max(most, state, size))
+
+    return jax.lax.fori_loop(0, task.horizon, one_more, jnp.zeros(size, reward.dtype))
+
+
+def _cells(task: Task, table: Ragged) -> tuple[Int[Array, " C"], Bool[Array, " C"], Float[Array, " C"]]:
+    """Where each step leads, whether it ends a path, and what it pays; -inf where there is none.
+
+    Written row by row, as they begin: what a slice of A has beyond the end of a row is no step there, and gives way to
+    the row that follows.
+    """
+    size = task.env.num_states
+    zero = jnp.zeros(table.num_cells, jnp.int32), jnp.zeros(table.num_cells, bool)
+    start = *zero, jnp.full(table.num_cells, -jnp.inf, jnp.result_type(float))
+
+    def write(i, cells):
+        number = i % (size // table.times) * table.times + i // (size // table.times)  # as `Ragged.cell` rises
+        after, usable, ended, reward = moves_of(task, task.env.state_from_id(number, task.params))
+        row = after, ended, jnp.where(usable, reward, -jnp.inf)
+        at = table.cell(number)
+        return jax.tree.map(lambda x, new: jax.lax.dynamic_update_slice(x, new.astype(x.dtype), (at,)), cells, row)
+
+    return jax.lax.fori_loop(0, size, write, start)

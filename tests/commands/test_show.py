@@ -113,6 +113,7 @@ def whole(original, recourse, **given):
     """A row of a table of recourses, as far as it is shown."""
     found = row(original.split(), recourse.split())
     found |= {"agent": "ann", "path": "a", "status": "reached_goal", "reason": None, "gap": 0.0, "probability": 1.0}
+    found["reliability"] = None
     found |= {"distance": sum(edit != "=" for edit in found["edits"]), "actions": found["recourse"][1:]}
     return found | {"reward_before": 0.0, "reward_after": 0.0, "s_policy": -0.5} | given
 
@@ -125,17 +126,24 @@ def printed(drawn, width=100):
 
 
 @pytest.mark.parametrize(
-    ("gap", "chance", "said"),
+    ("gap", "chance", "share", "said"),
     [
-        (0.0, 1.0, ", proved best"),
-        (0.0321, 1.0, ", within 3.21 % of the best"),
-        (1e-7, 1.0, ", within 0.01 % of the best"),  # and not within 0 %
-        (None, 1.0, ""),
-        (None, 0.25, "; the world leads along it with probability 0.25"),
+        (0.0, 1.0, None, ", proved best"),
+        (0.0321, 1.0, None, ", within 3.21 % of the best"),
+        (1e-7, 1.0, None, ", within 0.01 % of the best"),  # and not within 0 %
+        (None, 1.0, None, ""),
+        (None, 0.25, None, "; the world leads along it with probability 0.25"),
+        (None, 1.0, 0.999, "; its actions meet the goal in 99.9 % of fresh runs"),
+        (
+            None,
+            0.25,
+            0.64,
+            "; the world leads along it with probability 0.25; its actions meet the goal in 64 % of fresh runs",
+        ),
     ],
 )
-def test_how_good_a_recourse_is_stands_in_one_line_above_it(gap, chance, said):
-    lines = printed(drawing(whole("a b", "a c", gap=gap, probability=chance)))
+def test_how_good_a_recourse_is_stands_in_one_line_above_it(gap, chance, share, said):
+    lines = printed(drawing(whole("a b", "a c", gap=gap, probability=chance, reliability=share)), width=200)
     assert lines[0] == f"path a of agent ann: reached_goal{said}"  # the table itself is narrower
 
 

@@ -109,7 +109,7 @@ def test_states_without_numbers_are_hashed():
             return carry, jnp.log(jnp.full(2, 0.5))
 
     task = Task(env, Even(), params=(), horizon=3)
-    assert exploration.num_rows(task) == exploration.HASH_ROWS
+    assert exploration.no_counts(task).shape == (exploration.HASH_ROWS, 2)
     corners = (np.arange(2000)[:, None] >> np.arange(11)) & 1  # as alike as observations can be
     rows = np.asarray(jax.vmap(partial(exploration.row_of, task))(jnp.asarray(corners, jnp.float32)))
     assert ((rows >= 0) & (rows < exploration.HASH_ROWS)).all()

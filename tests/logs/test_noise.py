@@ -137,3 +137,52 @@ def test_noise_that_takes_too_much_is_refused(slippery, monkeypatch):
     monkeypatch.setattr("pprjax.logs.fitted.MAX_CHANCES", 100)
     with pytest.raises(ValueError, match=r"noise: the observed noise of a path takes [\d,]+ chances, of 6 steps"):
         recourse_frame(fitted, paths, SMALL, Search(noise="observed"))
+
+
+def chance_of_goal(transition, actions, start, goal):
+    """How likely a run of these actions ends in the goal: it ends there, or where the next action is not available.
+
+    Args:
+        transition: P(s' | s, a), or one for each step.
+    """
+    here, ended = np.eye(transition.shape[-1])[start], 0.0
+    for t, action in enumerate(actions):
+        table = transition if transition.ndim == 3 else transition[t]
+        ended, here[goal] = ended + here[goal], 0.0
+        here = here @ table[:, action]  # who can't go on drops out
+    return ended + here[goal]
+
+
+@pytest.mark.parametrize("noise", ["fresh", "observed"])
+def test_an_answer_says_how_likely_it_is_to_work(noise):
+    """By 1,000 fresh runs, within four standard errors of what there is to be summed."""
+    missed = pl.when(pl.col("action") == "door").then("state").otherwise(pl.col("state").replace("hall", "cellar"))
+    log = read_log(pl.concat([WALKS, WALKS.with_columns(path="s" + pl.col("path"), state=missed)]), NAMED)
+    fitted = fit_log(log, "state=garden")
+    paths = pl.concat(list(log.frames())).sort("agent", "path")
+    few = paths.filter(~pl.col("states").list.contains("garden"), pl.col("agent") == "ada")[:4]
+    found = recourse_frame(fitted, few, SMALL, Search("learn", noise=noise))
+    goal = fitted.states.tolist().index("garden")
+    unsure = 0
+    for row, logged in zip(found.iter_rows(named=True), few.iter_rows(named=True), strict=True):
+        _, actions = numbered({"states": row["recourse"], "actions": row["actions"]}, fitted)
+        states, taken = numbered(logged, fitted)
+        table = fitted.counterfactual(states, taken).table() if noise == "observed" else fitted.transition
+        likely = chance_of_goal(table, actions, states[0], goal)
+        assert 0 < row["reliability_error"] < 0.02
+        assert row["reliability"] == pytest.approx(likely, abs=4 * row["reliability_error"])
+        unsure += likely < 0.95
+    assert unsure or noise == "observed"
+    alone = recourse_frame(fitted, few[1:2], SMALL, Search("learn", noise=noise))
+    assert alone.row(0) == found.row(1)
+
+
+def test_only_where_chance_decides_and_there_is_a_goal_is_it_asked(slippery):
+    _, paths = slippery
+    log = read_log(SLIPS, NAMED)
+    anywhere = recourse_frame(fit_log(log), paths[:1], SMALL)
+    certain = read_log(WALKS, NAMED)
+    sure = recourse_frame(fit_log(certain, "state=garden"), pl.concat(list(certain.frames()))[:1], SMALL)
+    for found in (anywhere, sure):
+        assert found["method"].to_list() == ["learn"] or found["status"].to_list() == ["met"]
+        assert found.select("reliability", "reliability_error").null_count().row(0) == (1, 1)

@@ -395,3 +395,46 @@ def test_events_without_a_name_or_a_case_are_named(tmp_path):
         (4, "concept:name: expected a state, got nothing"),
     ]
     assert log.columns.step is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+def test_text_in_utf_16_is_read_as_its_byte_order_mark_says(tmp_path, encoding, packed):
+    """What office programs call Unicode text: tabs, and a mark."""
+    table = events(iso).with_columns(pl.col("what").replace("check", "prüfen ✓"))
+    bad = table[:1].with_columns(when=pl.lit("yesterday"), case=pl.lit("x"))
+    text = csv_text(pl.concat([table, bad]), "\t").replace("\n", "\r\n")
+    data = text.encode(encoding) if encoding == "utf-16" else f"\ufeff{text}".encode(encoding)
+    file = tmp_path / ("log.csv.gz" if packed else "log.csv")
+    file.write_bytes(gzip.compress(data) if packed else data)
+    plain = tmp_path / "plain.csv"
+    plain.write_text(text, encoding="utf-8", newline="")
+    one, other = (read_log(source, NAMED) for source in (file, plain))
+    assert one.rejected["line"].to_list() == [table.height + 2]
+    assert next(one.frames()).equals(next(other.frames()))
+    assert "prüfen ✓" in next(one.frames())["states"].explode().to_list()
+    lines = tmp_path / "log.jsonl"
+    lines.write_bytes(table.write_ndjson().encode("utf-16"))
+    assert next(read_log(lines, NAMED).frames()).equals(next(one.frames()))
+
+
+def test_text_that_is_not_what_its_mark_says_is_told(tmp_path):
+    file = tmp_path / "log.csv"
+    file.write_bytes(csv_text(events(iso), ";").encode("utf-16")[:-1])
+    with pytest.raises(ValueError, match=r"log.csv: .*; its byte-order mark says that it is UTF-16"):
+        read_log(file, NAMED)
+
+
+def test_traces_of_one_name_are_cases_of_their_own(tmp_path):
+    cases = [["receive", "check", "pay"], ["receive", "close"], ["receive", "pay"], ["receive", "check", "close"]]
+    text = xes(cases).replace(b'"claim 1"', b'"claim 0"').replace(b'"claim 2"', b'"claim 0 (2)"')
+    text = text.replace(b'"claim 3"', b'"claim 0"')
+    (tmp_path / "log.xes").write_bytes(text)
+    log = read_log(tmp_path / "log.xes")
+    found = dict(next(log.frames()).select("path", "states").iter_rows())
+    assert found == dict(zip(["claim 0", "claim 0 (2)", "claim 0 (2) (2)", "claim 0 (3)"], cases, strict=True))
+    said = "3 traces have the name of one before them: each is a path of its own, called NAME (2) and so on."
+    assert said in log.notes()
+    assert read_log(tmp_path / "log.xes", Columns(path="org:resource")).alike == 0
+    (tmp_path / "other.xes").write_bytes(xes(cases))
+    assert not any("traces" in note for note in read_log(tmp_path / "other.xes").notes())
