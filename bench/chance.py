@@ -50,7 +50,7 @@ def problem(name: str) -> tuple[pprjax.Task, pprjax.Paths]:
     chances, rng = wide(), np.random.default_rng(1)
     num_states, num_actions, _ = chances.states.shape
     reward = rng.normal(size=(num_states, num_actions))
-    from pprjax_envs import TabularMDP
+    from pprjax import TabularMDP
 
     env = TabularMDP(reward=reward, terminal=np.arange(num_states) < 20, start=100, max_steps=STEPS, transition=chances)
     states, actions = [100], []

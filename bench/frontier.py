@@ -14,12 +14,12 @@ import time
 
 import jax
 import numpy as np
-from pprjax_envs import TabularMDP, gridworld
+from pprjax_envs import gridworld
 from rapidfuzz.distance import Levenshtein
 from report import finish, median_seconds, table
 
 import pprjax
-from pprjax import Config, Paths
+from pprjax import Config, Paths, TabularMDP
 from pprjax.result import Frontier
 
 STATES, ACTIONS, HORIZON = 5, 3, 6

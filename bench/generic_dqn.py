@@ -24,7 +24,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
 
 from pprjax import Config, exact, recourse
-from pprjax.certify.tables import UNAVAILABLE, Tables, tabulate
+from pprjax.finite_world import UNAVAILABLE, FiniteWorld, tabulate
 from pprjax.metrics import relative_gap
 
 CELLS = ((0.1, 0.1), (10.0, 0.1))
@@ -38,7 +38,7 @@ MISSED = -1e9  # R of a path that misses the goal
 class Rewritten(gymnasium.Env):
     """One original to be edited. An action that is not available becomes the next one that is."""
 
-    def __init__(self, tables: Tables, horizon: int, config: Config, original: list[int]):
+    def __init__(self, tables: FiniteWorld, horizon: int, config: Config, original: list[int]):
         self.tables, self.horizon, self.original = tables, horizon, original
         self.available = tables.following != UNAVAILABLE
         self.paid = tables.reward + config.lambda_policy * tables.habit

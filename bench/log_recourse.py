@@ -25,7 +25,7 @@ from pprjax_envs import gridworld
 from report import finish
 
 import pprjax
-from pprjax.certify.tables import tabulate
+from pprjax.finite_world import tabulate
 
 KINDS, EACH, OWN_WAY, SHORTEST, LONGEST, BLOCK = ("experienced", "newbie"), 50, 0.7, 5, 28, 100_000
 

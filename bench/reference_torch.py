@@ -37,7 +37,7 @@ from report import finish, table
 from torch_programs import Settings, World, seconds_to_reach, update_seconds
 
 from pprjax import Config, Paths, exact, recourse
-from pprjax.certify.tables import UNAVAILABLE, tabulate
+from pprjax.finite_world import UNAVAILABLE, tabulate
 from pprjax.metrics import relative_gap
 
 WITHIN, SHARE = 0.01, 0.99

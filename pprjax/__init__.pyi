@@ -40,6 +40,7 @@ from .solve import recourse as recourse
 from .stacked import Stack as Stack
 from .stacked import stack as stack
 from .successors import Successors as Successors
+from .tabular import TabularMDP as TabularMDP
 from .task import Task as Task
 from .task import World as World
 from .worlds import actions_as_symbols as actions_as_symbols

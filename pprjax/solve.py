@@ -13,16 +13,16 @@ from jaxtyping import Int
 from pprjax import ladder
 from pprjax.certify.edits import UNIT, largest_distance, whole_costs
 from pprjax.certify.frontier import exact_frontier
-from pprjax.certify.limits import TooLargeError
 from pprjax.certify.optimum import exact
-from pprjax.certify.tables import not_deterministic
 from pprjax.checks import check_key, check_paths, check_task
 from pprjax.config import Config, check_config
 from pprjax.edit_distance import Norm
 from pprjax.errors import UserError
+from pprjax.finite_world import not_deterministic
 from pprjax.ladder import Wanted
 from pprjax.learn.batches import learn, learn_frontier
 from pprjax.learn.stopping import Stop
+from pprjax.limits import TooLargeError
 from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.runs import RUNS

@@ -5,8 +5,8 @@ import itertools
 
 import numpy as np
 from hypothesis import strategies as st
-from pprjax_envs import TabularMDP
 
+from pprjax import TabularMDP
 from pprjax.goals import at_least, improved, reached
 from pprjax.policy import TablePolicy
 from pprjax.reward import link

@@ -2,8 +2,8 @@
 
 import jax
 import numpy as np
-from pprjax_envs import TabularMDP
 
+from pprjax import TabularMDP
 from pprjax.config import Config
 from pprjax.constraints import Constraints
 from pprjax.goals import reached

@@ -4,8 +4,8 @@ import itertools
 
 import jax.numpy as jnp
 import numpy as np
-from pprjax_envs import TabularMDP
 
+from pprjax import TabularMDP
 from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
 from pprjax.task import Task

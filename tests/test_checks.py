@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pprjax_envs import TabularMDP
 
 import pprjax
-from pprjax import Paths, Successors, Task
+from pprjax import Paths, Successors, TabularMDP, Task
 
 KEY = jax.random.key(0)
 CHAIN = np.array([[1, 2], [3, 3], [3, 3], [-1, -1]])

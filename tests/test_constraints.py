@@ -8,9 +8,9 @@ import pytest
 from brute_force import GOALS, HORIZON, UNEVEN, A, Mdp, count, feasible, lambdas
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pprjax_envs import TabularMDP
 from ring_road import CONFIG, KEY, NEXT_STATE, ORIGINALS, ring
 
+from pprjax import TabularMDP
 from pprjax.certify.optimum import exact
 from pprjax.config import Config
 from pprjax.constraints import Constraints

@@ -11,12 +11,12 @@ from brute_force import GOALS, HORIZON, Mdp, edit, worth
 from declare_oracle import COUNTS, MEANING, keeps
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pprjax_envs import SequenceEnv, TabularMDP
+from pprjax_envs import SequenceEnv
 from ring_road import CONFIG, KEY, ORIGINALS, ring
 from search_worlds import ALL, V, sequences
 
 import pprjax
-from pprjax import Config, Constraints, Paths, declare
+from pprjax import Config, Constraints, Paths, TabularMDP, declare
 from pprjax.declare import Rule
 from pprjax.paths import PAD
 from pprjax.ruled import with_rules, without_rules
@@ -336,7 +336,7 @@ def test_an_encoder_reads_what_the_world_shows_and_beside_it_what_is_remembered(
 
 
 def test_a_certificate_that_would_be_too_large_says_that_rules_are_part_of_it(monkeypatch):
-    monkeypatch.setattr("pprjax.certify.limits.MAX_LAYER", 3)
+    monkeypatch.setattr("pprjax.limits.MAX_LAYER", 3)
     with pytest.raises(ValueError, match="more than 3 states: with what 2 rules remember, too many for a certificate"):
         pprjax.exact(ring(rules=TWICE), Paths.from_lists(ORIGINALS), CONFIG)
 

@@ -7,8 +7,8 @@ import pytest
 from brute_force import HORIZON, Mdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pprjax_envs import TabularMDP
 
+from pprjax import TabularMDP
 from pprjax.certify.optimum import exact
 from pprjax.config import Config
 from pprjax.goals import TOLERANCE, Outcome, at_least, improved

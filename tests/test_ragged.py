@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pprjax_envs import TabularMDP
 
 import pprjax
-from pprjax.certify import limits
+from pprjax import TabularMDP, limits
 from pprjax.declare import precedence
 from pprjax.learn import exploration, learner
 from pprjax.ragged import Ragged, entry_of, every, repeated, row_of, tiled

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pprjax_envs import TabularMDP
 
-from pprjax import Config, Paths, TablePolicy, Task, exact, reached
+from pprjax import Config, Paths, TablePolicy, TabularMDP, Task, exact, reached
 from pprjax.reward import PROBABILITY_FLOOR, link, regret, similarity, total
 
 NUM_ACTIONS = st.integers(2, 50_000)

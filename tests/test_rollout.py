@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pprjax_envs import TabularMDP
 
+from pprjax import TabularMDP
 from pprjax.config import Config
 from pprjax.goals import improved, reached
 from pprjax.paths import PAD

@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from pprjax_envs import TabularMDP
 
 import pprjax
+from pprjax import TabularMDP
 from pprjax.runs import RUNS
 
 LEFT = 0.3  # the chance to slip on ice

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
-from pprjax_envs import TabularMDP
 from ring_road import CONFIG as RING
 from ring_road import ORIGINALS as RING_PATHS
 from ring_road import ring
 
+from pprjax import TabularMDP
 from pprjax.certify.optimum import exact
 from pprjax.edit_distance import levenshtein
 from pprjax.goals import reached

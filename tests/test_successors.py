@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pprjax_envs import TabularMDP
 
 import pprjax
+from pprjax import TabularMDP
 from pprjax.baselines import counterfactual_probabilities
 from pprjax.successors import Successors, successors
 

@@ -9,8 +9,8 @@ import jaxtyping
 import numpy as np
 import pytest
 from flax import struct
-from pprjax_envs import TabularMDP
 
+from pprjax import TabularMDP
 from pprjax.checks import check_agent, check_step
 from pprjax.goals import AtLeast, Condition, Goal, Outcome, at_least, class_is, ends_in, improved, reached
 from pprjax.policy import Policy, TablePolicy, softmax

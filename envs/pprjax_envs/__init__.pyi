@@ -8,4 +8,3 @@ from .gridworld import GridWorld as GridWorld
 from .mario import MarioEnv as MarioEnv
 from .mario import MarioTable as MarioTable
 from .sequence import SequenceEnv as SequenceEnv
-from .tabular import TabularMDP as TabularMDP

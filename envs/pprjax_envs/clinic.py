@@ -21,8 +21,8 @@ from pprjax.errors import UserError
 from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
 from pprjax.successors import Successors
+from pprjax.tabular import TabularMDP
 from pprjax.task import Task
-from pprjax_envs.tabular import TabularMDP
 
 DIED, SURVIVED, DISCHARGED = 713, 714, 715
 """States: a path ends in DISCHARGED, after one last step that pays 1 to who survived."""

@@ -11,8 +11,8 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool
 
-from pprjax.certify.tables import UNAVAILABLE, tabulate
 from pprjax.errors import UserError
+from pprjax.finite_world import UNAVAILABLE, tabulate
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.rollout import trace

@@ -19,8 +19,7 @@ from flax import struct
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int
 
-from pprjax import devices
-from pprjax.certify import limits
+from pprjax import devices, limits
 from pprjax.certify.edits import WholeCosts
 from pprjax.certify.problem import Block
 from pprjax.certify.unrolled import Unrolled, Weights

@@ -9,8 +9,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Bool, Int
 
-from pprjax import edit_distance
-from pprjax.certify import limits
+from pprjax import edit_distance, limits
 from pprjax.certify.problem import Block, Problem
 from pprjax.edit_distance import EditCosts
 from pprjax.paths import PAD

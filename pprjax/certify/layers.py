@@ -25,8 +25,8 @@ from jaxtyping import Bool, Float, Int
 
 from pprjax.certify.edits import WholeCosts
 from pprjax.certify.graph import Weighed, count_above, ranges
-from pprjax.certify.limits import TooLargeError
 from pprjax.certify.own_steps import Eased
+from pprjax.limits import TooLargeError
 from pprjax.reward import closeness
 
 MAX_CELLS = 2**25

@@ -25,8 +25,8 @@ from pprjax.certify.budgets import Pruned, all_values, pose, prune
 from pprjax.certify.edits import WholeCosts, append, distinct, largest_distance
 from pprjax.certify.grading import Graded, grade
 from pprjax.certify.problem import Block, Problem
-from pprjax.certify.tables import Tables
 from pprjax.errors import UserError
+from pprjax.finite_world import FiniteWorld
 from pprjax.paths import PAD
 from pprjax.reward import closeness
 
@@ -98,7 +98,7 @@ def _rows(found: list[list[int]], horizon: int) -> Int[np.ndarray, "R T"]:
     return rows
 
 
-def _symbols_of(tables: Tables, actions: list[int]) -> Int[np.ndarray, " T"]:
+def _symbols_of(tables: FiniteWorld, actions: list[int]) -> Int[np.ndarray, " T"]:
     rows = [0]
     for action in actions:
         rows.append(tables.following[rows[-1], action])

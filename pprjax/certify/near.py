@@ -18,9 +18,9 @@ from pprjax.certify.edits import WholeCosts, largest_distance, levenshtein
 from pprjax.certify.edits_to_go import edits_to_go
 from pprjax.certify.graph import Weighed, symbols_to_come
 from pprjax.certify.layers import ROOT, Batch, Layers
-from pprjax.certify.limits import TooLargeError
 from pprjax.certify.own_steps import ease, steps_taken
 from pprjax.ladder import tolerated
+from pprjax.limits import TooLargeError
 from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.reward import OwnSteps, closeness

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from pprjax.certify.graph import Weighed, best_to_come, ranges
-from pprjax.certify.tables import Tables
+from pprjax.finite_world import FiniteWorld
 from pprjax.paths import PAD
 from pprjax.reward import OwnSteps
 
@@ -19,7 +19,7 @@ def pairs(before: Int[np.ndarray, "*#b"], after: Int[np.ndarray, "*#b"]) -> Int[
 
 
 def habits_of(
-    tables: Tables, symbols: Int[np.ndarray, "B N"], own_steps: OwnSteps
+    tables: FiniteWorld, symbols: Int[np.ndarray, "B N"], own_steps: OwnSteps
 ) -> tuple[Int[np.ndarray, " B"], Float[np.ndarray, "H rows A"]]:
     """Which table of habits each original has, and the tables: one for all, or one for each other original where its
     own steps are free."""

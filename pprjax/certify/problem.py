@@ -9,15 +9,15 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from pprjax.certify import limits
+from pprjax import limits
 from pprjax.certify.edits import WholeCosts, whole_costs
 from pprjax.certify.own_steps import habits_of
-from pprjax.certify.tables import UNAVAILABLE, Tables, tabulate
 from pprjax.certify.unrolled import Earned, Unrolled, Weights, unroll
 from pprjax.checks import check_symbols
 from pprjax.config import Config, check_own_steps
 from pprjax.constraints import kept_symbols
 from pprjax.errors import UserError
+from pprjax.finite_world import UNAVAILABLE, FiniteWorld, tabulate
 from pprjax.paths import PAD, Paths
 from pprjax.rollout import trace
 from pprjax.ruled import without_rules
@@ -35,7 +35,7 @@ class Problem:
     original_reward: np.ndarray  # float64[all], R_goal of every original, not only of a block; -inf: not followed
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> FiniteWorld:
         return self.unrolled.tables
 
 
@@ -97,7 +97,7 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
             yield at, Problem(task, unrolled, costs, limit, own.reward), block
 
 
-def earned_by(task: Task, tables: Tables, originals: Paths) -> Earned:
+def earned_by(task: Task, tables: FiniteWorld, originals: Paths) -> Earned:
     """What the originals earned, float64[B]; R_goal is -inf where the world can't follow one.
 
     Where their actions are not known they went as `pprjax.rollout.trace` says, which the learner asks as well.
@@ -159,7 +159,7 @@ def _weights(name: str, value, size: int) -> Float[np.ndarray, " B"]:
     return np.broadcast_to(weights, size).copy()
 
 
-def _checked(originals: Paths, tables: Tables) -> tuple[Int[np.ndarray, "B N"], Int[np.ndarray, " B"]]:
+def _checked(originals: Paths, tables: FiniteWorld) -> tuple[Int[np.ndarray, "B N"], Int[np.ndarray, " B"]]:
     """Symbols, padded to a width that few programs share, and lengths."""
     lengths = np.asarray(originals.lengths, np.int32)
     if lengths.size == 0:

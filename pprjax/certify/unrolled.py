@@ -9,9 +9,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from pprjax.certify import limits
-from pprjax.certify.tables import UNAVAILABLE, Tables
+from pprjax import limits
 from pprjax.constraints import Constraints
+from pprjax.finite_world import UNAVAILABLE, FiniteWorld
 from pprjax.paths import PAD
 from pprjax.ruled import accepted
 from pprjax.task import Task
@@ -32,7 +32,7 @@ class Unrolled:
     the number of them that were visited.
     """
 
-    tables: Tables
+    tables: FiniteWorld
     row: np.ndarray  # int32[T + 1, W], of the tables; 0 in padding
     earned: Earned  # float64[T + 1, W] each, so far, Σ|r_t| the largest of all ways; 0 where the goal does not read it
     following: np.ndarray  # int32[T + 1, W, A], node of the next layer; W where there is none
@@ -61,7 +61,7 @@ class Weights(NamedTuple):
         return self.lambda_policy[:, None, None] * habit
 
 
-def unroll(tables: Tables, task: Task, reads_reward: bool, kept: Int[np.ndarray, " K"]) -> Unrolled:
+def unroll(tables: FiniteWorld, task: Task, reads_reward: bool, kept: Int[np.ndarray, " K"]) -> Unrolled:
     """Layer after layer, from the start.
 
     Args:
@@ -146,7 +146,7 @@ def ending_values(task: Task, unrolled: Unrolled, own: Earned) -> Float[np.ndarr
 def goal_met(
     task: Task,
     goal: Any,
-    tables: Tables,
+    tables: FiniteWorld,
     row: Int[np.ndarray, " L"],
     earned: Earned,
     own: Earned,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -81,8 +80,9 @@ class Fitted:
     @cached_property
     def env(self) -> Any:
         """The world, with memory of the marks, as a TabularMDP; it starts in state 0, see `task`."""
-        tabular = importlib.metadata.entry_points(group="pprjax.worlds")["tabular"].load()
-        world = tabular(
+        from pprjax.tabular import TabularMDP  # gymnax takes a while to import
+
+        world = TabularMDP(
             None if self.successors is not None else marks.following(self.steps.next_state(), self.marks),
             tiled(self.steps.table(self.steps.reward, 0.0), self._memories),
             np.tile(self.terminal, self._memories) | (False if self.ends is None else self.ends),

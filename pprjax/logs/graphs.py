@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from pprjax.certify.graph import Graph
-from pprjax.certify.limits import TooLargeError
 from pprjax.constraints import Constraints
 from pprjax.declare import product
+from pprjax.limits import TooLargeError
 from pprjax.logs import marks
 from pprjax.logs.fitted import Fitted
 from pprjax.reward import LOG_FLOOR, Habit, link

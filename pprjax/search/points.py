@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Float
 
 from pprjax import ladder
-from pprjax.certify.limits import TooLargeError
 from pprjax.checks import check_numbers
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
 from pprjax.errors import UserError
 from pprjax.ladder import Ladder, Points, Wanted, tolerated
+from pprjax.limits import TooLargeError
 from pprjax.paths import Paths
 from pprjax.rollout import Original, trace
 from pprjax.ruled import with_rules

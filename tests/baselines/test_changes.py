@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pprjax_envs import TabularMDP, gridworld
+from pprjax_envs import gridworld
 from small_mdps import A, K, Mdp, S, T, random_transition
 
+from pprjax import TabularMDP
 from pprjax.baselines import action_change_values, action_changes, counterfactual_probabilities
 from pprjax.goals import reached
 from pprjax.paths import PAD, Paths

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from pprjax_envs import TabularMDP
 
+from pprjax import TabularMDP
 from pprjax.certify import best, bounds, edits
 from pprjax.certify.optimum import exact
 from pprjax.certify.problem import Block, Problem, blocks

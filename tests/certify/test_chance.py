@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from flax import struct
 from gymnax.environments import environment
-from pprjax_envs import GridWorld, TabularMDP
+from pprjax_envs import GridWorld
 
+from pprjax import TabularMDP
 from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.optimum import exact
 from pprjax.config import Config

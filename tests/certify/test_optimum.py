@@ -7,12 +7,13 @@ import pytest
 from brute_force import GOALS, HORIZON, UNEVEN, A, Mdp, S, edit, lambdas
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pprjax_envs import TabularMDP, gridworld
+from pprjax_envs import gridworld
 
-from pprjax.certify import best, limits
+from pprjax import TabularMDP, limits
+from pprjax.certify import best
 from pprjax.certify.optimum import exact
-from pprjax.certify.tables import UNAVAILABLE, tabulate
 from pprjax.config import Config
+from pprjax.finite_world import UNAVAILABLE, tabulate
 from pprjax.goals import at_least, improved, reached
 from pprjax.paths import Paths
 from pprjax.policy import TablePolicy

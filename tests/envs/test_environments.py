@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from flax import struct
 from mario_fake import Hopper, explored
-from pprjax_envs import GridWorld, MarioEnv, TabularMDP
+from pprjax_envs import GridWorld, MarioEnv
 from pprjax_envs.lstm import LSTMClassifier
 from pprjax_envs.sequence import SequenceEnv
 from text_fake import world as sentences
 
+from pprjax import TabularMDP
 from pprjax.task import World
 
 
@@ -228,7 +229,7 @@ def test_reached_goal_is_a_flag(env, played):
 
 QUICK_GYMNAX = """
 import sys
-from pprjax_envs import TabularMDP
+from pprjax import TabularMDP
 pictures = {"seaborn", "scipy.stats", "pandas", "matplotlib.pyplot"} & set(sys.modules)
 assert not pictures, pictures
 from gymnax.environments.misc import pong

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from pprjax_envs import TabularMDP
 
+from pprjax import TabularMDP
 from pprjax.config import Config
 from pprjax.learn import exploration
 from pprjax.learn.exploration import OPEN

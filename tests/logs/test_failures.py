@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from log_walks import CONFIG, NAMED, WALKS, job
 
-from pprjax.certify.limits import TooLargeError
+from pprjax.limits import TooLargeError
 from pprjax.logs import chunks, frames, jobs
 from pprjax.logs.fit import fit_log
 from pprjax.logs.frames import Search, recourse_frame

@@ -20,8 +20,8 @@ from log_walks import CONFIG, NAMED, ROOMS, SMALL, WALKS, answers
 from pprjax_envs import gridworld
 
 import pprjax
-from pprjax.certify.tables import tabulate
 from pprjax.commands import show
+from pprjax.finite_world import tabulate
 from pprjax.logs import chunks, jobs
 from pprjax.logs.chunks import Job
 from pprjax.logs.fit import fit_log

@@ -11,14 +11,14 @@ from brute_force import GOALS, HORIZON, UNEVEN, Mdp, edit
 from flax import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pprjax_envs import SequenceEnv, TabularMDP
+from pprjax_envs import SequenceEnv
 from search_worlds import ALL, Chain, L, V, Votes, sequences
 
 import pprjax
-from pprjax import edit_distance, ladder
-from pprjax.certify.limits import TooLargeError
+from pprjax import TabularMDP, edit_distance, ladder
 from pprjax.goals import class_is
 from pprjax.ladder import Wanted
+from pprjax.limits import TooLargeError
 from pprjax.rollout import trace
 from pprjax.search import beam, points
 from pprjax.search.nodes import Children, Search, needed, needed_beside

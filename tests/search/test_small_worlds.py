@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
-from pprjax_envs import TabularMDP
 from rapidfuzz.distance import Levenshtein
 
 import pprjax
+from pprjax import TabularMDP
 from pprjax.search.to_come import most_to_come
 
 S, A, T = 5, 3, 5

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.errors import UserError
+from pprjax.tabular import TabularMDP, TabularParams, TabularState
 from pprjax_envs.gridworld import drawing
 from pprjax_envs.gridworld.maps import ACTIONS, DEFAULT_MAP, distances_to, move_table, parse
-from pprjax_envs.tabular import TabularMDP, TabularParams, TabularState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

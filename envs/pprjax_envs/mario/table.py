@@ -18,10 +18,10 @@ from jaxtyping import Array, Bool, Float, Int
 from pprjax.errors import UserError
 from pprjax.io import replacing
 from pprjax.paths import Paths
+from pprjax.tabular import TabularMDP, TabularParams, TabularState
 from pprjax_envs.mario.emulator import Game
 from pprjax_envs.mario.explorer import CLEARED, DEAD, DONE, ROOT, UNKNOWN, Nodes
 from pprjax_envs.mario.settings import GOAL_X
-from pprjax_envs.tabular import TabularMDP, TabularParams, TabularState
 
 FORMAT = 1
 """Of saved tables."""

@@ -26,13 +26,13 @@ from pprjax.errors import UserError
 from pprjax.goals import Goal, reached
 from pprjax.paths import Paths
 from pprjax.policy import Policy
+from pprjax.quick_gymnax import environment, spaces
 from pprjax.task import Task
 from pprjax_envs.mario import table as mario_table
 from pprjax_envs.mario.emulator import SIDE, STACK, Emulator, Game, NESEmulator, rom_hash
 from pprjax_envs.mario.explorer import DONE, MEMORY, ROOT, Explorer, Step
 from pprjax_envs.mario.settings import GOAL_X, steps_for
 from pprjax_envs.mario.table import SYMBOLS, MarioTable, Play, as_play, symbol
-from pprjax_envs.quick_gymnax import environment, spaces
 
 VIEWS = ("features", "pixels")
 

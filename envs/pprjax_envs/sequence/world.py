@@ -14,10 +14,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
-from pprjax_envs.quick_gymnax import environment, spaces
+from pprjax.quick_gymnax import environment, spaces
+from pprjax.traced import traced_params
 from pprjax_envs.sequence.judges import Classifier, Judge, Reread, as_classifier
 from pprjax_envs.sequence.on_host import OnHost
-from pprjax_envs.traced import traced_params
 
 EVIDENCE_LEVELS = 16
 """The class probabilities are observed in steps of 1/16, so that similar paths share their visit counts."""

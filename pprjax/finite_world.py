@@ -1,4 +1,4 @@
-"""Tables: a finite deterministic world written out, one row for each state that can be reached."""
+"""FiniteWorld: a finite deterministic world written out, one row for each state that can be reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Int
 
-from pprjax.certify import limits
+from pprjax import limits
 from pprjax.errors import UserError
 from pprjax.reward import Habit
 from pprjax.ruled import without_rules
@@ -20,14 +20,14 @@ from pprjax.task import State, Task
 from pprjax.worlds import env_name
 
 UNAVAILABLE = -1
-"""In `Tables.following`: this action is not available here."""
+"""In `FiniteWorld.following`: this action is not available here."""
 
 FRONTIER = 256  # states expanded at once; fixed, so that tabulating compiles once a world
 DRAWS = 4  # steps of each transition, with keys of their own: in a deterministic world they agree
 
 
 @struct.dataclass
-class Tables:
+class FiniteWorld:
     """The N rows that can be reached from the start, which is row 0. Arrays on the host.
 
     A row is a state, told apart by whether the path has ended in it: nothing follows a row that has `ended`.
@@ -51,7 +51,7 @@ class Tables:
         return self.following.shape[1]
 
 
-def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
+def tabulate(task: Task, *, habit: Habit = "regret") -> FiniteWorld:
     """Write a finite deterministic world out, by breadth-first search from its start.
 
     Args:
@@ -106,7 +106,7 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> Tables:
     following = np.concatenate(followings)
     for states in again:
         _check_alike(task, states, row_of, following, edges)
-    return Tables(
+    return FiniteWorld(
         following=following,
         reward=edges.reward,
         habit=edges.habit,

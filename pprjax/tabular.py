@@ -11,10 +11,10 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.errors import UserError
+from pprjax.quick_gymnax import environment, spaces
 from pprjax.ragged import Ragged, entry_of, row_of
 from pprjax.successors import Successors, check_size
-from pprjax_envs.quick_gymnax import environment, spaces
-from pprjax_envs.traced import traced_params
+from pprjax.traced import traced_params
 
 INT32_MAX = np.iinfo(np.int32).max
 

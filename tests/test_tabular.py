@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pprjax_envs import TabularMDP
+
+from pprjax import TabularMDP
 
 S, A = 4, 2
 NEXT_STATE = np.array([[1, 2], [3, -1], [0, 3], [0, 0]])

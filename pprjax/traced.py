@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pprjax_envs.quick_gymnax import environment
+from pprjax.quick_gymnax import environment
 
 
 def traced_params[World: environment.Environment](world: type[World]) -> type[World]:
