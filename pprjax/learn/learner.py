@@ -242,8 +242,7 @@ def learn_from(
         return _update(task, original, config, state, uniform, step_size)
 
     state, _ = jax.lax.scan(update, state, jax.random.uniform(key, (config.updates, config.batch_size)))
-    sync = (iteration + 1) % config.target_period == 0
-    target_params = jax.tree.map(lambda new, old: jnp.where(sync, new, old), state.params, state.target_params)
+    target_params = optax.periodic_update(state.params, state.target_params, iteration + 1, config.target_period)
     return replace(state, target_params=target_params)
 
 
