@@ -25,6 +25,8 @@ class Outcome:
     reached: jax.Array  # bool[], the world's own `reached_goal` there
     reward_goal: jax.Array  # float[], R_goal of the path, Σ r_t
     magnitude: jax.Array | None = None  # float[], Σ|r_t|; None: |R_goal|, as where no reward is negative
+    state_id: jax.Array | None = None  # int32[], the number of the final state, where the world numbers its states
+    class_probs: jax.Array | None = None  # float[C], what the world's classifier thinks of the path, where it has one
 
     @property
     def tolerance(self) -> Float[Array, ""]:
@@ -122,13 +124,13 @@ def at_least(x: float) -> AtLeast:
 
 @struct.dataclass
 class ClassIs:
-    """The final state's `class_probs[c]` is above one half."""
+    """The world's `class_probs` of the path gives class c more than one half."""
 
     c: jax.Array  # int32[]
     uses_reward: ClassVar[bool] = False
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
-        return outcome.state.class_probs[self.c] > 0.5
+        return _told("class_is", "class_probs", outcome.class_probs)[self.c] > 0.5
 
     def of(self, *earned) -> ClassIs:
         del earned
@@ -138,9 +140,16 @@ class ClassIs:
 def class_is(c: int) -> ClassIs:
     """The goal that a classifier gives class c more than half of the probability of the path.
 
-    For worlds whose state carries what their classifier thinks of the path so far: `class_probs`, float[C].
+    For worlds that say what their classifier thinks of the path so far: `class_probs(state, params)`, float[C].
     """
     return ClassIs(jnp.asarray(c, jnp.int32))
+
+
+def _told(goal: str, name: str, value: Array | None) -> Array:
+    """What a goal asks of the world; a UserError where the world does not say it."""
+    if value is None:
+        raise UserError(f"goal: {goal} needs a world that has `{name}(state, params)`, got one without")
+    return value
 
 
 @struct.dataclass
@@ -151,7 +160,7 @@ class EndsIn:
     uses_reward: ClassVar[bool] = False
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
-        number = outcome.state.id
+        number = _told("ends_in", "state_id", outcome.state_id)
         return self.states[number] if self.states.dtype == bool else jnp.isin(number, self.states)
 
     def of(self, *earned) -> EndsIn:
@@ -160,7 +169,7 @@ class EndsIn:
 
 
 def ends_in(states: Bool[Array | np.ndarray, " S"] | Int[Array | np.ndarray, " n"] | Sequence[int]) -> EndsIn:
-    """The goal that the path ends in one of these states. For worlds whose state has an `id`, as a TabularMDP's.
+    """The goal that the path ends in one of these states. For worlds that number theirs: `state_id(state, params)`.
 
     Args:
         states: their numbers; or bool[S], true for each of them.

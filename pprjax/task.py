@@ -21,7 +21,7 @@ from pprjax.ragged import Ragged, row_of
 from pprjax.reward import Habit, link, regret
 from pprjax.ruled import RuledWorld, own_state, own_world, without_rules
 from pprjax.successors import most_successors, successors, tells_chances
-from pprjax.worlds import Said, begin_in, env_name, env_state, rows_of, told
+from pprjax.worlds import Said, begin_in, env_itself, env_name, env_state, rows_of, told
 
 State = Any
 
@@ -51,6 +51,7 @@ class World(Protocol):
     # def goal_bound(self, params) -> float[]: the most R_goal that may still come; or, by the state,
     # def goal_to_go(self, state, params) -> float[]. And of vectors def steps_to_go(self, state, params) -> int32[]:
     # the fewest steps that a path still takes which meets the goal.
+    # def class_probs(self, state, params) -> float[C]: what a classifier thinks of the path, for `goals.class_is`.
     # def end_action(self, state, params) -> int32[]: the action that ends a path, PAD where none does.
     # def action_set_size(self, params) -> int32[]: A of Eq. 4, where only some of the agent's actions are offered.
     # def encoder(self, width) -> a Flax module that reads an observation for the Q-network, see `learn.networks`.
@@ -356,7 +357,12 @@ class Task:
         """How a path ended that stopped in `state` with R_goal = Σ r_t, and magnitude = Σ|r_t|."""
         own = hasattr(self.env, "reached_goal")
         reached = jnp.asarray(self.env.reached_goal(state, self.params), bool) if own else terminated
-        return Outcome(state=env_state(own_state(state)), reached=reached, reward_goal=reward_goal, magnitude=magnitude)
+        env, inside = env_itself(own_world(self.env)), env_state(own_state(state))
+        told = {
+            name: getattr(env, name)(inside, self.params) if hasattr(env, name) else None
+            for name in ("state_id", "class_probs")
+        }
+        return Outcome(state=inside, reached=reached, reward_goal=reward_goal, magnitude=magnitude, **told)
 
 
 jax.tree_util.register_dataclass(

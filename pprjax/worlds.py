@@ -234,6 +234,11 @@ def env_state(state: Any) -> Any:
     return state.inner if isinstance(state, ActedState) else state
 
 
+def env_itself(env: Any) -> Any:
+    """The environment whose state that is, with what is said of it."""
+    return env.env if isinstance(env, ActedWorld) else env
+
+
 def env_name(env: Any) -> str:
     """The class of the environment itself."""
     return env_name(env.env) if isinstance(env, ToldWorld | ActedWorld) else type(env).__name__

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from flax import struct
 
+import pprjax
 from pprjax import TabularMDP
 from pprjax.checks import check_agent, check_step
 from pprjax.goals import AtLeast, Condition, Goal, Outcome, at_least, class_is, ends_in, improved, reached
@@ -230,8 +231,8 @@ def test_a_table_is_looked_up_by_the_state_s_number():
     assert isinstance(task.policy, Policy)
 
 
-def outcome(reached=True, reward_goal=0.0, state=0):
-    return Outcome(state=state, reached=jnp.bool_(reached), reward_goal=jnp.float32(reward_goal))
+def outcome(reached=True, reward_goal=0.0, **told):
+    return Outcome(state=0, reached=jnp.bool_(reached), reward_goal=jnp.float32(reward_goal), **told)
 
 
 def test_reached():
@@ -256,8 +257,9 @@ def test_improved_is_relative_to_the_original(reward, is_reached, met):
 
 @pytest.mark.parametrize(("probs", "met"), [([0.4, 0.6], True), ([0.5, 0.5], False), ([0.6, 0.4], False)])
 def test_class_is(probs, met):
-    state = types.SimpleNamespace(class_probs=jnp.array(probs))
-    assert class_is(1)(outcome(state=state)) == met
+    assert class_is(1)(outcome(class_probs=jnp.array(probs))) == met
+    with pytest.raises(ValueError, match=r"goal: class_is needs a world that has `class_probs\(state, params\)`"):
+        class_is(1)(outcome())
 
 
 def test_a_function_is_a_goal():
@@ -355,7 +357,7 @@ def test_an_agent_that_gives_no_log_probabilities_is_named(policy, error, messag
 def test_a_goal_names_states_by_number_or_by_mask():
     """A list of numbers was taken for a mask once, and answered another question in silence."""
     for number in range(3):
-        there = outcome(state=types.SimpleNamespace(id=jnp.int32(number)))
+        there = outcome(state_id=jnp.int32(number))
         for mask in itertools.product([False, True], repeat=3):
             named = np.flatnonzero(mask).tolist()
             assert ends_in(np.array(mask))(there) == mask[number]
@@ -367,3 +369,16 @@ def test_a_goal_names_states_by_number_or_by_mask():
     ):
         with pytest.raises(ValueError, match=said):
             ends_in(wrong)
+    with pytest.raises(ValueError, match=r"goal: ends_in needs a world that has `state_id\(state, params\)`"):
+        ends_in([1])(outcome())
+
+
+def test_a_goal_on_states_asks_the_environment_whatever_is_wrapped_around_it():
+    """With actions as symbols and under rules the world has other numbers; the goal's are the environment's own."""
+    env = pprjax.TabularMDP([[1, 2], [0, 0], [-1, -1]], np.zeros((3, 2)), [False, False, True], 0, 3)
+    policy, goal = TablePolicy(np.full((3, 2), 0.5, np.float32)), ends_in([2])
+    rules = pprjax.Constraints(rules=[pprjax.declare.absence(7)])
+    for world, path in ((env, [0, 1, 0]), (pprjax.actions_as_symbols(env), [2, 0, 0])):
+        originals = pprjax.Paths.from_lists([path])
+        found = pprjax.exact(Task(world, policy, goal=goal, constraints=rules), originals, pprjax.Config())
+        assert found.status.tolist() == ["reached_goal"] and found.paths.actions_to_lists() == [[0, 0, 1]]

@@ -255,6 +255,11 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         del params
         return state.symbol
 
+    def class_probs(self, state: SequenceState, params: SequenceParams) -> Float[Array, " C"]:
+        """What the judge thinks of the sequence, once it is complete."""
+        del params
+        return state.class_probs
+
     def reached_goal(self, state: SequenceState, params: SequenceParams) -> Bool[Array, ""]:
         """Whether the sequence is complete and the judge takes it for the wanted class: by default one that has more
         than half of the probability."""
