@@ -40,8 +40,11 @@ LONG = 100
 CALLS = 2**22
 """Steps that are looked at for one original, at most."""
 
+LADDER_CALLS = 2**24
+"""The same where the whole frontier is wanted: each number of edits is looked at, not only those that may be best."""
+
 FIRST = 4
-"""One of so many of these steps may be taken before it pays to know the fewest edits to go."""
+"""One of so many of CALLS may be taken before it pays to know the fewest edits to go."""
 
 MAX_GUIDED = 2**25
 """Steps times symbols of an original, up to which that is known."""
@@ -90,7 +93,7 @@ def near(
         start: the row of the first symbol of each.
         own_steps: whether the steps of an original are charged as all others, or free, see `pprjax.Config`.
         lambda_path: None: the whole frontier.
-        calls: steps that are looked at for one original, at most; default CALLS.
+        calls: steps that are looked at for one original, at most; default CALLS, for the frontier LADDER_CALLS.
 
     Returns:
         A row is proved where its bound is its value: `calls` sufficed. An original without rows has no path at all
@@ -106,7 +109,9 @@ def near(
     limit, proved = np.full((size, most + 1), -np.inf), np.ones(size, bool)
     rows: list[tuple[int, list[int]]] = []
     to_come = symbols_to_come(weighed, int(max(np.max(originals.symbols), weighed.graph.symbol.max())) + 1)
-    calls = CALLS if calls is None else calls
+    first = (CALLS if calls is None else calls) // FIRST
+    if calls is None:
+        calls = LADDER_CALLS if lambda_path is None else CALLS
     waiting = [_Part(order, timed=bool(weighed.graph.cut.any()))]
     while waiting:
         part = waiting.pop()
@@ -119,7 +124,7 @@ def near(
         if part.alone and len(weighed.row) * batch.symbols.shape[1] <= MAX_GUIDED:
             batch = batch._replace(to_go=edits_to_go(weighed, batch.symbols[0], costs))
         try:
-            found = _solve(weighed, batch, costs, part.timed, calls if part.alone else calls // FIRST)
+            found = _solve(weighed, batch, costs, part.timed, calls if part.alone else first)
         except TooLargeError:
             if len(at) == 1:
                 raise

@@ -60,7 +60,8 @@ def closer(row: dict, rungs: list[dict]) -> str:
         return ""
     fewest = rungs[0]
     if fewest["distance"] < row["distance"]:
-        return f"The fewest edits that reach the goal: {shorter(fewest)} ({counted(fewest['distance'], 'edit')})."
+        some = "The fewest" if fewest["proved"] else "Fewer"
+        return f"{some} edits that reach the goal: {shorter(fewest)} ({counted(fewest['distance'], 'edit')})."
     return "Nothing closer reaches the goal." if fewest["proved"] else ""
 
 

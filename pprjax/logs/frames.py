@@ -53,7 +53,8 @@ class Search:
     seed: int = 0
     """of the training."""
     calls: int | None = None
-    """steps that may be looked at for one path, for a proof; by default 4,194,304, with method search 100,000."""
+    """steps that may be looked at for one path, for a proof; by default 4,194,304, for a ladder 16,777,216,
+    with method search 100,000."""
     ladder: bool = False
     """write to OUT.ladder the best recourse for each number of edits, of which OUT has one."""
 

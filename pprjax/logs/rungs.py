@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Bool, Float, Int
 
+from pprjax.ladder import tolerated
 from pprjax.logs.edits import alignments
 from pprjax.logs.fitted import Fitted, named
 from pprjax.paths import Paths
@@ -24,7 +25,7 @@ class Rungs:
     value: Float[np.ndarray, " F"]  # v = R_goal + λ_policy·R_policy
     goal: Float[np.ndarray, " F"]  # R_goal
     policy: Float[np.ndarray, " F"]  # mean log P_A of an action
-    proved: Bool[np.ndarray, " F"]  # no path of as few edits has a larger v
+    proved: Bool[np.ndarray, " F"]  # no path of as few edits has a larger v, and none of fewer one than the rung before
     chosen: Bool[np.ndarray, " F"]  # the one that has the largest R
 
     @classmethod
@@ -41,7 +42,7 @@ class Rungs:
             value=every.value[row],
             goal=every.scores.goal[row],
             policy=every.scores.policy[row],
-            proved=every.bound[row] == every.value[row],
+            proved=_proved(every)[row],
             chosen=chosen.scores.distance[its_own] == every.distance[row],
         )
 
@@ -74,3 +75,10 @@ class Rungs:
                 "edits": pl.Series(alignments(originals[self.path], self.paths), dtype=pl.String),
             }
         )
+
+
+def _proved(every: Frontier) -> Bool[np.ndarray, " F"]:
+    """Which points of a frontier are the best of as few edits, with no point missing before them."""
+    before = np.where(np.diff(every.path, prepend=-1) != 0, -np.inf, np.roll(every.value, 1))
+    fewer = every.limit[every.path, np.maximum(every.distance - 1, 0)]
+    return (every.bound == every.value) & ((every.distance == 0) | (fewer <= tolerated(before)))

@@ -105,6 +105,7 @@ def test_fewer_edits_are_told_and_that_there_are_none():
     near = row(["a", "b", "c"], ["a", "b", "d"]) | {"distance": 1, "proved": True}
     far = row(["a", "b", "c"], ["a", "x", "y", "d"]) | {"distance": 3, "proved": True}
     assert closer(far, [near, far]) == "The fewest edits that reach the goal: after b: d instead of c (1 edit)."
+    assert closer(far, [near | {"proved": False}, far]).startswith("Fewer edits that reach the goal: after b: d")
     assert closer(near, [near, far]) == "Nothing closer reaches the goal."
     assert closer(near, [near | {"proved": False}, far]) == closer(near, []) == ""
 

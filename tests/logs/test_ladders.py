@@ -9,6 +9,7 @@ from log_walks import CONFIG, NAMED, SMALL, WALKS, job
 from rapidfuzz.distance import Levenshtein
 
 import pprjax
+from pprjax.certify import near
 from pprjax.cli import main
 from pprjax.commands import recourse
 from pprjax.logs import jobs
@@ -112,3 +113,39 @@ def test_show_prints_the_ladder_and_what_the_agent_does(folder, capsys, monkeypa
     told = [(line[0] == "→", int(line["→" in line])) for line in lines if line and line["→" in line[:1]].isdigit()]
     assert told[:3] == [(d == distance, d) for d in mine["distance"].to_list()[:3]]
     assert re.search(rf"After \w+, {agent} did (forth|back|door) \d+ of \d+ times?\.", shown)
+
+
+def test_a_ladder_may_look_at_more_steps_than_an_answer(monkeypatch):
+    """Of the same few for both, some rungs are not proved; and as many as are asked for are as many."""
+    log = read_log(WALKS, NAMED)
+    fitted = fit_log(log, "state=garden", deterministic=True)
+    paths = pl.concat(list(log.frames()))
+    monkeypatch.setattr(near, "CALLS", 30)
+
+    def proved(**options):
+        return answered(fitted, paths, CONFIG, Search(ladder=True, **options)).to_ladder(fitted)["proved"]
+
+    assert proved().all()
+    assert not proved(calls=30).all()
+    monkeypatch.setattr(near, "LADDER_CALLS", 30)
+    assert not proved().all()
+
+
+def test_a_rung_is_proved_where_none_is_missing_before_it():
+    """Whatever is worth most is the best of as few edits; but where fewer were not all looked at, that is not all."""
+    log = read_log(WALKS, NAMED)
+    fitted = fit_log(log, "state=garden", deterministic=True)
+    paths = pl.concat(list(log.frames()))
+    whole = answered(fitted, paths, CONFIG, Search(ladder=True)).to_ladder(fitted)
+    known = {key[:2]: rows.sort("distance") for key, rows in whole.group_by("agent", "path")}
+    checked = 0
+    for calls in (10, 20, 40, 80, 160):
+        cut = answered(fitted, paths, CONFIG, Search(ladder=True, calls=calls)).to_ladder(fitted)
+        for key, rows in cut.sort("distance").group_by("agent", "path", maintain_order=True):
+            sure = rows.filter("proved")["distance"].max()
+            if sure is None or not rows["proved"][0]:
+                continue
+            upto = rows.filter(pl.col("proved").cast(int).cum_prod() == 1)["distance"].to_list()
+            assert upto == known[key]["distance"].to_list()[: len(upto)]
+            checked += len(upto)
+    assert checked > 50
