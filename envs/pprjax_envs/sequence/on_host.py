@@ -72,7 +72,7 @@ class OnHost:
             return np.stack([self._known[key] for key in keys])
         except Exception as error:  # one may not leave a callback; `check` raises it
             self._error = error
-            return np.repeat(np.float32([np.nan, 0.0]), self.num_classes)[None].repeat(len(keys), axis=0)
+            return np.tile(np.repeat(np.array([np.nan, 0.0], np.float32), self.num_classes), (len(keys), 1))
 
     def _judged(self, rows: list[np.ndarray]) -> Float[np.ndarray, "N 2C"]:
         probs = np.asarray(self.probs([row[row != PAD] for row in rows]), np.float64)

@@ -27,7 +27,7 @@ EVIDENCE_LEVELS = 16
 class Offered:
     """Which symbols a world offers, of all that the agent knows."""
 
-    symbols: jax.Array  # bool[V]; an end is offered whatever it says
+    symbols: jax.Array | np.ndarray  # bool[V]; an end is offered whatever it says
     action_set_size: jax.Array | int | None = None  # int32[], A of Eq. 4; None: V
 
 
@@ -37,7 +37,7 @@ class Guide:
 
     weight: float = struct.field(pytree_node=False, default=1.0)
     """Of what the judge would think of a prefix if it ended there; the same as that of a sequence by default."""
-    effects: jax.Array | None = None  # float[V]
+    effects: jax.Array | np.ndarray | None = None  # float[V]
     """By how much each symbol alone raises the wanted class's probability, as a guess: a search tries those first."""
     every_end: bool = struct.field(pytree_node=False, default=False)
     """Whether every prefix that a search keeps is ended too, however unlikely its end is. By default an end is ranked
@@ -201,7 +201,7 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         if params.offered is None or not isinstance(params.classifier, Reread):
             return enough
         symbols, _ = carry
-        return enough & jnp.where(symbols == PAD, True, params.offered.symbols[symbols]).all()
+        return enough & jnp.where(symbols == PAD, True, jnp.asarray(params.offered.symbols)[symbols]).all()
 
     def _opinion(self, state: SequenceState, params: SequenceParams) -> Float[Array, " C"]:
         """The judge's opinion of the symbols so far; 0 of those that no sequence can be."""
@@ -220,7 +220,7 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
     def available(self, state: SequenceState, params: SequenceParams) -> Bool[Array, " A"]:
         """All symbols that are offered; an end after the least of them, and after the most nothing else."""
         actions = jnp.arange(self.num_actions)
-        offered = jnp.ones_like(actions, bool) if params.offered is None else params.offered.symbols
+        offered = jnp.ones_like(actions, bool) if params.offered is None else jnp.asarray(params.offered.symbols)
         if self.end is None:
             return offered
         return jnp.where(actions == self.end, state.time >= self.shortest, offered & (state.time < self.length))
@@ -288,8 +288,8 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         return self._next_promise
 
     def _next_promise(self, state: SequenceState, params: SequenceParams) -> Float[Array, " A"]:
-        so_far = self._opinion(state, params)[params.wanted]
-        return params.guide.weight * jnp.clip(so_far + params.guide.effects, 0.0, 1.0)
+        so_far, effects = self._opinion(state, params)[params.wanted], jnp.asarray(params.guide.effects)
+        return params.guide.weight * jnp.clip(so_far + effects, 0.0, 1.0)
 
     @property
     def end_action(self) -> Callable[[SequenceState, SequenceParams], Int[Array, ""]]:

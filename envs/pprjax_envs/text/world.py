@@ -196,7 +196,7 @@ def _moods(reading: Reading, towards: Towards) -> Float[np.ndarray, " V"]:
         return np.zeros(alphabet.num_tokens, np.float32)
     texts = [alphabet.text_of([t]) if there else "" for t, there in enumerate(alphabet.written)]
     scores = np.array([_mood(judge, text) for text in texts]) - _mood(judge, "")
-    return np.float32(scores if towards == "positive" else -scores)
+    return (scores if towards == "positive" else -scores).astype(np.float32)
 
 
 @functools.cache
