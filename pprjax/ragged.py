@@ -83,7 +83,7 @@ class Ragged:
         there = jnp.arange(self.width) < length
         return jnp.where(there, slice_of(jnp.asarray(self.values), begin, self.width), fill)
 
-    def entry(self, s: Int[Array, ""], a: Int[Array, ""], fill: Any) -> Shaped[Array, ""]:
+    def entry(self, s: Int[Array, ""], a: Any, fill: Any) -> Shaped[Array, ""]:
         """One number of a row, `fill` beyond its end."""
         begin, length = self._place(s)
         return jnp.where(a < length, jnp.asarray(self.values)[begin + a], fill)
@@ -130,7 +130,7 @@ def row_of(table: Any, s: Int[Array, ""], fill: Any) -> Shaped[Array, " A"]:
     return table.row(s, fill) if isinstance(table, Ragged) else table[s]
 
 
-def entry_of(table: Any, s: Int[Array, ""], a: Int[Array, ""], fill: Any) -> Shaped[Array, ""]:
+def entry_of(table: Any, s: Int[Array, ""], a: Any, fill: Any) -> Shaped[Array, ""]:
     """One entry of such a table. Of a dense one it is taken by one index, which gathers faster than two."""
     return table.entry(s, a, fill) if isinstance(table, Ragged) else table.ravel()[s * table.shape[-1] + a]
 

@@ -66,7 +66,7 @@ class Trajectory:
     symbols: jax.Array  # int32[T + 1] or float32[T + 1, k], the start included
     actions: jax.Array  # int32[T]
     observations: jax.Array  # [T + 1, ...], what the Q-network sees
-    available: jax.Array | None  # bool[T + 1, A]; None where the task `recalls`
+    available: Any  # bool[T + 1, A]; None where the task `recalls`
     rows: jax.Array  # int32[T], the row of the visit counts
     positions: jax.Array  # int32[T + 1], j: the position in τ₀ of the best alignment so far
     rewards: jax.Array  # float[T], what the learner is paid at each step
@@ -100,7 +100,7 @@ class _Step:
 
     taken: jax.Array  # bool[], whether an action was taken
     observation: jax.Array  # of s_t
-    available: jax.Array | None  # in s_t
+    available: Any  # bool[A], in s_t; None where the task `recalls`
     row: jax.Array  # of s_t
     position: jax.Array  # j at s_t
     smallest: jax.Array  # m, the smallest entry of the column, at s_t

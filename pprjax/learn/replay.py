@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ class Replay:
     """P paths of at most T actions. Empty places have num_actions 0."""
 
     observations: jax.Array  # [P, T + 1, ...]
-    available: jax.Array | None  # bool[P, T + 1, A]; None where the task `recalls`
+    available: Any  # bool[P, T + 1, A]; None where the task `recalls`
     positions: jax.Array  # int32[P, T + 1]
     actions: jax.Array  # int32[P, T]
     rewards: jax.Array  # float[P, T]
@@ -44,7 +45,7 @@ class Tuples:
     return_t: jax.Array  # the discounted return from here to the end of the path
     observation_t: jax.Array
     position_t: jax.Array
-    available_t: jax.Array | None  # bool[A], None where the task `recalls`
+    available_t: Any  # bool[A], None where the task `recalls`
     to_go: jax.Array  # int32, actions from t to the end of the path
     missed: jax.Array  # bool, the path misses the goal
     weight: jax.Array  # of the loss

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -99,7 +100,7 @@ def affordable(fitted: Fitted, agent: int) -> Bool[np.ndarray, " E"] | None:
     if fitted.max_regret is None:
         return None
     regrets = _habits(fitted, fitted.probs(agent), "regret")
-    return np.asarray(Constraints(max_regret=fitted.max_regret).affords(regrets))
+    return np.asarray(Constraints(max_regret=fitted.max_regret).affords(jnp.asarray(regrets)))
 
 
 def graph(fitted: Fitted, bones: Skeleton, agent: int, habit: Habit) -> Graph:
