@@ -98,13 +98,19 @@ class HostJudge:
     ) -> tuple[Float[Array, " C"], Bool[Array, " C"]]:
         """Each class's probability, and the classes that the judge takes the sequence for, if it is asked; else 0."""
         shape = jax.ShapeDtypeStruct((2 * self.num_classes,), np.float32)
-        answer = functools.partial(_answers, 2 * self.num_classes)
-        read = jax.pure_callback(answer, shape, self.number, symbols, asked, vmap_method="broadcast_all")
+        answers = _answers(2 * self.num_classes)
+        read = jax.pure_callback(answers, shape, self.number, symbols, asked, vmap_method="broadcast_all")
         probs, takes = jnp.split(read, 2)
         return probs, takes > 0
 
 
-def _answers(width: int, numbers: Any, symbols: Any, asked: Any) -> Float[np.ndarray, "*b 2C"]:
+@functools.cache
+def _answers(width: int) -> Callable[..., Float[np.ndarray, "*b 2C"]]:
+    """The same function each time, so that a step outside of a program is not compiled anew."""
+    return functools.partial(_read, width)
+
+
+def _read(width: int, numbers: Any, symbols: Any, asked: Any) -> Float[np.ndarray, "*b 2C"]:
     """What each judge reads in the sequences that are asked for, 0 for the others. Takes any leading axes.
 
     Raises:

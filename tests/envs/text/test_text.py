@@ -21,6 +21,7 @@ from tiny_author import LANGUAGE, SHAPE, SMALL
 import pprjax
 from pprjax.ladder import Wanted
 from pprjax.scoring import score
+from pprjax.search import points
 from pprjax.search.points import search_points
 
 CONFIG = pprjax.Config(lambda_policy=0.3)
@@ -227,6 +228,18 @@ def test_every_sentence_gets_a_ladder_from_every_author(author):
     pl.testing.assert_frame_equal(table.filter(number=3).drop("number"), alone.drop("number"))  # alone or beside others
     own = agents.sentence_log_probs(author, [text_corpus.words_of(r) for r in table["recourse"]])
     np.testing.assert_allclose(table["log_prob_language"], own, rtol=1e-5)
+
+
+def test_sentences_of_all_authors_share_a_program(author, tmp_path):
+    """Vocabularies are padded to one size, whatever words they have."""
+    words = str.maketrans("gh", "yz")
+    other = text_corpus.Corpus("other", tuple(tuple(w.translate(words) for w in s) for s in LANGUAGE.sentences))
+    authors = [author, agents.trained(other, SMALL, SHAPE, folder=tmp_path)[0]]
+    assert authors[0].vocabulary.words != authors[1].vocabulary.words
+    experiment.ladders(authors[:1], [("a b", "positive")], LETTERS, CONFIG)
+    programs = points._beams._cache_size()
+    table, _ = experiment.ladders(authors, [("c d e", "negative"), ("g a", None), ("f", None)], LETTERS, CONFIG)
+    assert set(table["author"]) == {"language", "other"} and points._beams._cache_size() == programs
 
 
 def test_the_wanted_sentiment_is_the_opposite_of_what_is_read(author):
