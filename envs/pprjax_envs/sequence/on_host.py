@@ -59,7 +59,7 @@ class OnHost:
         if error is not None:
             raise error
 
-    def read(self, symbols: Int[np.ndarray, "N L"]) -> Float[np.ndarray, "N 2C"]:
+    def read(self, symbols: Int[np.ndarray, "N L"]) -> Float[np.ndarray, "N 2*C"]:
         """Of each sequence, PAD after its last symbol, the probabilities of the classes and whether it is taken for
         each. Those that were read before are not read again. Never raises."""
         if len(self._known) > REMEMBERED:
@@ -74,7 +74,7 @@ class OnHost:
             self._error = error
             return np.tile(np.repeat(np.array([np.nan, 0.0], np.float32), self.num_classes), (len(keys), 1))
 
-    def _judged(self, rows: list[np.ndarray]) -> Float[np.ndarray, "N 2C"]:
+    def _judged(self, rows: list[np.ndarray]) -> Float[np.ndarray, "N 2*C"]:
         probs = np.asarray(self.probs([row[row != PAD] for row in rows]), np.float64)
         if probs.shape != (len(rows), self.num_classes):
             raise UserError(f"probs: expected float[{len(rows)}, {self.num_classes}], got shape {probs.shape}")
@@ -105,12 +105,12 @@ class HostJudge:
 
 
 @functools.cache
-def _answers(width: int) -> Callable[..., Float[np.ndarray, "*b 2C"]]:
+def _answers(width: int) -> Callable[..., Float[np.ndarray, "*b 2*C"]]:
     """The same function each time, so that a step outside of a program is not compiled anew."""
     return functools.partial(_read, width)
 
 
-def _read(width: int, numbers: Any, symbols: Any, asked: Any) -> Float[np.ndarray, "*b 2C"]:
+def _read(width: int, numbers: Any, symbols: Any, asked: Any) -> Float[np.ndarray, "*b 2*C"]:
     """What each judge reads in the sequences that are asked for, 0 for the others. Takes any leading axes.
 
     Raises:
