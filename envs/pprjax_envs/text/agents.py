@@ -63,7 +63,7 @@ def trained(
         shape=shape,
         known=jnp.arange(words.size) < len(words.words),
         joined=jnp.ones(JOINED, bool),
-        log_rare=jnp.log(jnp.float32(words.num_rare)),
+        log_rare=jnp.log(jnp.float32(max(words.num_rare, JOINED))),  # so many may join, and share what UNKNOWN has
         num_tokens=words.size,
     )
     return Author(name=corpus.name, vocabulary=words, policy=policy, perplexity=perplexity), reloaded

@@ -188,10 +188,10 @@ def test_a_step_with_the_cache_is_the_full_pass(author):
 
 def test_a_word_that_joined_is_one_of_the_rare_ones(author):
     words, policy = author.vocabulary, author.policy
-    rare = policy.replace(log_rare=jnp.log(jnp.float32(4.0)))
+    rare = policy.replace(log_rare=policy.log_rare + jnp.log(jnp.float32(4.0)))
     one, four = (p.step(p.init(), SymbolOnly(jnp.int32(words.num_tokens)))[1] for p in (policy, rare))
     assert one[text_corpus.UNKNOWN] == -jnp.inf
-    np.testing.assert_allclose(jnp.exp(one[: words.size]).sum() + jnp.exp(one[words.size]), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(jnp.exp(one).sum(), 1.0, rtol=1e-5)  # as many as may join have UNKNOWN's share together
     np.testing.assert_allclose(one[words.size :] - four[words.size :], np.log(4.0), rtol=1e-5)
     unknown = jnp.int32(text_corpus.UNKNOWN)
     after = [policy.step(policy.init(), SymbolOnly(t))[1] for t in (unknown, jnp.int32(words.size + 3))]
@@ -240,6 +240,15 @@ def test_sentences_of_all_authors_share_a_program(author, tmp_path):
     programs = points._beams._cache_size()
     table, _ = experiment.ladders(authors, [("c d e", "negative"), ("g a", None), ("f", None)], LETTERS, CONFIG)
     assert set(table["author"]) == {"language", "other"} and points._beams._cache_size() == programs
+
+
+def test_many_words_that_the_author_lacks_are_no_more_likely_than_its_rare_words_together(author):
+    """The language has fewer rare words than this sentence brings, which once were above 1 together."""
+    task = text.task(author, "q r s t u v w x y z", judge=Likes())
+    state, carry = task.reset(jax.random.key(0)), task.policy.init()
+    _, log_probs = task.log_probs(carry, state)
+    assert author.vocabulary.num_rare < 10 and np.exp(log_probs).sum() <= 1 + 1e-6
+    assert np.isfinite(log_probs[author.vocabulary.size :]).sum() == 10
 
 
 def test_the_wanted_sentiment_is_the_opposite_of_what_is_read(author):
