@@ -53,15 +53,25 @@ class World:
         return MarioEnv(goal_x=REACH, max_steps=steps_for(REACH), memory=memory, table=self.table)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Weights:
+    """What counts."""
+
+    lambda_path: Annotated[float, tyro.conf.arg(name="lambda-path")] = LAMBDA_PATH
+    """How much closeness to the original counts: λ_path / (d + 1)."""
+    lambda_policy: Annotated[float, tyro.conf.arg(name="lambda-policy")] = LAMBDA_POLICY
+    """What a nat of regret costs."""
+    own_steps: Annotated[OwnSteps, tyro.conf.arg(name="own-steps")] = "charged"
+    """"free": a step that the original took as well costs no regret, so that more of it is kept."""
+
+
 def main(
     *,
     out: Path = Path("out/mario"),
     seed: int = 0,
     cache: Path | None = None,
     video: Path | None = None,
-    lambda_path: Annotated[float, tyro.conf.arg(name="lambda-path")] = LAMBDA_PATH,
-    lambda_policy: Annotated[float, tyro.conf.arg(name="lambda-policy")] = LAMBDA_POLICY,
-    own_steps: Annotated[OwnSteps, tyro.conf.arg(name="own-steps")] = "charged",
+    weights: tyro.conf.OmitArgPrefixes[Weights] = Weights(),
     calls: int = CALLS,
     game: tyro.conf.OmitArgPrefixes[World] = World(),
 ) -> None:
@@ -76,9 +86,7 @@ def main(
         seed: of the players' training.
         cache: the folder where trained players are kept; default $PPRJAX_CACHE, or pprjax in the user's cache folder.
         video: a GIF to write of the game that ends in the pit, and of both recourses beside it.
-        lambda_path: how much closeness to the original counts: λ_path / (d + 1).
-        lambda_policy: what a nat of regret costs.
-        own_steps: "free": a step that the original took as well costs no regret, so that more of it is kept.
+        weights: what counts.
         calls: steps of the game that are played anew for each recourse.
         game: what is remembered of the game.
     """
@@ -98,23 +106,15 @@ def main(
     from pprjax_envs.mario.figures import film
     from pprjax_envs.mario.settings import MOVES
 
-    check_config(Config(lambda_path=lambda_path, lambda_policy=lambda_policy), 1)
+    weighed = dataclasses.asdict(weights)
+    check_config(Config(**weighed), 1)
     folder = output_folder(out)
     console = Console()
     with compile_seconds() as compiling:
         players, facts, seconds = train(env, console, seed=seed, cache=cache)
         since = time.perf_counter()
         originals = experiment.played_originals()
-        rows, rungs = experiment.recourses(
-            env,
-            players,
-            ORIGINALS,
-            originals,
-            lambda_path=lambda_path,
-            lambda_policy=lambda_policy,
-            calls=calls,
-            own_steps=own_steps,
-        )
+        rows, rungs = experiment.recourses(env, players, ORIGINALS, originals, calls=calls, **weighed)
         seconds["recourse"] = time.perf_counter() - since
     plays = experiment.recourse_plays(env, rows, originals)
     habits = experiment.habits(env, players, plays)
@@ -129,8 +129,7 @@ def main(
         film(camera, [play.actions for play in plays[FILMED].values()], video)
     env.close()
     seconds |= {"total": time.perf_counter() - started, "compile": compiling.seconds}
-    about = {"seconds": seconds, "seed": seed, "lambda_path": lambda_path, "lambda_policy": lambda_policy}
-    about["own_steps"] = own_steps
+    about = {"seconds": seconds, "seed": seed, **weighed}
     summary = {"players": facts, "recourse": rows.to_dicts(), **habits, **counts(env), **about}
     write_json(summary, folder / "summary.json")
     show(console, env, rows, summary)
