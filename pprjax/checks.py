@@ -14,6 +14,7 @@ from pprjax.errors import UserError
 from pprjax.goals import EndsIn
 from pprjax.paths import Paths, alike
 from pprjax.policy import TablePolicy
+from pprjax.ragged import Ragged
 from pprjax.task import State, Task
 
 MOST_LOG_PROB = 1e-3
@@ -75,18 +76,35 @@ def check_agent(task: Task) -> None:
     """Raise a TypeError where P_A is no pytree, and a ValueError where its first step gives no log-probabilities."""
     policy = task.policy
     if isinstance(policy, TablePolicy):
+        _check_rows(policy.probs, getattr(task.params, "next_state", None))
         return
     if any(leaf is policy for leaf in jax.tree.leaves(policy)):
         raise TypeError(f"policy: expected a pytree, got {type(policy).__name__}; make it a flax.struct.dataclass")
     shape = jax.eval_shape(_first_log_probs, task).shape
     if shape != (task.num_actions,):
         raise UserError(f"policy.step: expected {task.num_actions} log-probabilities, one an action, got shape {shape}")
-    total = float(jax.nn.logsumexp(_first_log_probs(task)))
+    log_probs = np.asarray(_first_log_probs(task))
+    if np.isnan(log_probs).any():
+        raise UserError(
+            "policy.step: expected log-probabilities, got NaN in the first state; a temperature of 0, or weights that "
+            "are no numbers, make it"
+        )
+    total = float(jax.nn.logsumexp(log_probs))
     if not total <= MOST_LOG_PROB:
         raise UserError(
             "policy.step: expected log-probabilities, whose exponentials sum to 1 at most, got a sum of "
             f"{np.exp(total):.4g} in the first state; jax.nn.log_softmax makes them of any numbers"
         )
+
+
+def _check_rows(probs: Any, next_state: Any) -> None:
+    """Raise a ValueError where a ragged P_A has other rows than a ragged world."""
+    if not (isinstance(probs, Ragged) and isinstance(next_state, Ragged)):
+        return
+    own, world = (np.diff(np.asarray(table.first)) for table in (probs, next_state))
+    if probs.times == next_state.times and not np.array_equal(own, world):
+        i = int(np.flatnonzero(own != world)[0]) if own.shape == world.shape else min(len(own), len(world))
+        raise UserError(f"policy.probs: expected a pprjax.Ragged whose rows are the world's, got another row {i}")
 
 
 @jax.jit

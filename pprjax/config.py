@@ -145,7 +145,8 @@ def check_config(config: Config, num_originals: int) -> None:
     for name in ("lambda_path", "lambda_policy"):
         value = np.asarray(getattr(config, name), float)
         if value.shape not in ((), (num_originals,)):
-            raise UserError(f"{name}: expected one number or {num_originals}, one an original, got shape {value.shape}")
+            one = f"one number, or one for each original, float[{num_originals}]"
+            raise UserError(f"{name}: expected {one}, got shape {value.shape}")
         bad = value[~((value >= 0) & np.isfinite(value))]
         if bad.size:
             raise UserError(f"{name}: expected a finite number of at least 0, got {bad.flat[0]}")

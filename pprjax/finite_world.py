@@ -146,7 +146,14 @@ def _expand(task: Task, part: _Found, habit: Habit) -> tuple[_Expansion, _Found]
     block, found = jax.tree.map(
         lambda x: x[:size], jax.device_get(_expansions(task, padded, part.state_id[0], habit=habit))
     )
-    chance = np.argwhere(block.available & ~part.ended[:, None] & ~block.agrees)
+    there = block.available & ~part.ended[:, None]
+    for name, values in {"policy.step": block.log_prob, "env: the reward": block.reward}.items():
+        strange = np.argwhere(there & np.isnan(values))
+        if strange.size:
+            raise UserError(
+                f"{name}: expected numbers, got NaN for action {strange[0, 1]} in state {part.state_id[strange[0, 0]]}"
+            )
+    chance = np.argwhere(there & ~block.agrees)
     if chance.size:
         row, action = chance[0]
         raise UserError(

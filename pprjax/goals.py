@@ -99,7 +99,13 @@ class Condition:
     uses_reward: ClassVar[bool] = True
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
-        return jnp.asarray(self.function(outcome.state, outcome.reward_goal), bool)
+        met = self.function(outcome.state, outcome.reward_goal)
+        if met is False or jnp.shape(met) != () or jnp.result_type(met) != jnp.bool_:
+            raise UserError(
+                f"goal: expected a function of (state, R_goal) that gives a bool[], got {met!r}; a state is compared "
+                "by its fields"
+            )
+        return jnp.asarray(met)
 
     def of(self, *earned) -> Condition:
         del earned
@@ -118,7 +124,13 @@ Where the original's actions are not known, its R_goal is that of the likeliest 
 
 
 def at_least(x: float) -> AtLeast:
-    """The goal R_goal ≥ x, to within a millionth of Σ|r_t|, the summed magnitudes of the rewards."""
+    """The goal R_goal ≥ x, to within a millionth of Σ|r_t|, the summed magnitudes of the rewards.
+
+    Raises:
+        ValueError: x is NaN.
+    """
+    if not isinstance(x, jax.core.Tracer) and np.isnan(x).any():
+        raise UserError(f"x: expected a number, got {x}")
     return AtLeast(jnp.asarray(x, jnp.result_type(float)))
 
 
@@ -175,11 +187,13 @@ def ends_in(states: Bool[Array | np.ndarray, " S"] | Int[Array | np.ndarray, " n
         states: their numbers; or bool[S], true for each of them.
 
     Raises:
-        ValueError: states are neither.
+        ValueError: states are neither, or a number stands there twice, as in a mask of integers.
     """
     array = np.asarray(states)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "bui":
         raise UserError(f"states: expected the numbers of states, or bool[S], got {states!r}")
     if array.dtype != bool and array.min() < 0:
         raise UserError(f"states: expected numbers of states, at least 0, got {array.min()}")
+    if array.dtype != bool and len(np.unique(array)) < len(array):
+        raise UserError(f"states: expected each number once, or a mask bool[S], got {array.tolist()}")
     return EndsIn(jnp.asarray(array, bool if array.dtype == bool else jnp.int32))

@@ -11,6 +11,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.errors import UserError
 from pprjax.ragged import Ragged, logarithm, row_of
 
 Carry = Any
@@ -85,7 +86,10 @@ def on_host(function: Callable[[np.ndarray], Any], num_actions: int) -> Callable
 
         def answered(observations):
             batch = np.shape(observations)[: np.ndim(observations) - len(shape)]
-            values = np.asarray(function(np.asarray(observations).reshape(-1, *shape)), answer.dtype)
+            flat = np.asarray(observations).reshape(-1, *shape)
+            values = np.asarray(function(flat), answer.dtype)
+            if values.shape != (len(flat), num_actions):
+                raise UserError(f"on_host: expected float[{len(flat)}, {num_actions}], got shape {values.shape}")
             return values.reshape(*batch, num_actions)
 
         return jax.pure_callback(answered, answer, observation, vmap_method="broadcast_all")

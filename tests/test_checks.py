@@ -89,3 +89,49 @@ def test_nothing_is_known_of_a_row_without_a_path_and_with_a_bound():
     found = pprjax.recourse(chain(lambda state, reward: jnp.bool_(False)), Paths.from_lists([[0, 1]]))
     assert found.status.tolist() == ["infeasible"] and found.gap.tolist() == [0.0]  # that is proved
     assert np.isinf(found.replace(bound=np.array([5.0])).gap).all()
+
+
+def drives_off(weight, seen):
+    """Logits of an agent that has none where its state is 2 or later."""
+    del weight
+    return jnp.where(seen >= 2, jnp.nan, jnp.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("method", "said"), [("search", "after a prefix of an edit"), ("exact", "action 0 in state 2")]
+)
+def test_an_agent_that_fails_on_the_way_is_named(method, said):
+    """Its paths were once left out in silence, and what was left was proved."""
+    task = chain(pprjax.reached).replace(policy=pprjax.ObservationPolicy(drives_off))
+    with pytest.raises(ValueError, match=rf"policy\.step.*got NaN.*{said}"):
+        pprjax.recourse(task, Paths.from_lists([[0, 1]]), method=method)
+
+
+def test_a_function_on_the_host_gives_a_row_for_each_observation():
+    turned = pprjax.on_host(lambda seen: np.zeros((2, len(seen))), 2)
+    with pytest.raises(Exception, match=r"on_host: expected float\[3, 2\], got shape \(2, 3\)"):
+        jax.vmap(lambda seen: turned((), seen))(jnp.zeros((3, 4)))
+
+
+def test_a_ragged_agent_has_the_rows_of_its_world():
+    def ragged(first, values):
+        return pprjax.Ragged.of(np.array(first), np.array(values))
+
+    world = TabularMDP(ragged([0, 2, 3, 3], [1, 2, 2]), ragged([0, 2, 3, 3], [0.0, 0.0, 1.0]), [False, False, True])
+    task = Task(world, pprjax.TablePolicy(ragged([0, 1, 3, 3], np.float32([1.0, 0.5, 0.5]))))
+    with pytest.raises(ValueError, match=r"policy\.probs: expected a pprjax\.Ragged whose rows are .* row 0"):
+        pprjax.recourse(task, Paths.from_lists([[0, 1, 2]]))
+
+
+@pytest.mark.parametrize("function", [lambda s, r: s == 3, lambda s, r: r, lambda s, r: jnp.zeros(2, bool)])
+def test_a_goal_that_is_no_condition_is_named(function):
+    task = chain(pprjax.goals.Condition(function))
+    with pytest.raises(ValueError, match=r"goal: expected a function of \(state, R_goal\) that gives a bool\[\], got"):
+        pprjax.recourse(task, Paths.from_lists([[0, 1]]))
+
+
+def test_a_goal_that_nothing_meets_by_mistake_is_named():
+    with pytest.raises(ValueError, match="x: expected a number, got nan"):
+        pprjax.goals.at_least(float("nan"))
+    with pytest.raises(ValueError, match="states: expected each number once, or a mask"):
+        pprjax.goals.ends_in(np.array([0, 0, 0, 1]))

@@ -343,7 +343,7 @@ class Says:
     [
         (Unregistered(), TypeError, "expected a pytree, got Unregistered; make it a flax.struct.dataclass"),
         (Says(jnp.full(3, 1 / 3)), ValueError, r"sum of 4.187 in the first state; jax.nn.log_softmax makes them"),
-        (Says(jnp.full(3, jnp.nan)), ValueError, "got a sum of nan"),
+        (Says(jnp.full(3, jnp.nan)), ValueError, "got NaN in the first state"),
         (Says(jnp.zeros(2)), ValueError, r"expected 3 log-probabilities, one an action, got shape \(2,\)"),
     ],
 )

@@ -153,7 +153,7 @@ def _said(done: dict[str, Any], out: Path) -> str:
     notes = "".join(f"{note}\n" for note in done["notes"])
     notes += _held(done["rules"], done["rules_left_out"])
     told = f"{counted(done['num_paths'], 'path')}: {_statuses(done)}{found}{rejected}."
-    return f"{notes}{told}{why}{_world(done)}{_wider(done)}"
+    return f"{notes}{told}{why}{_world(done)}{_within(done)}{_wider(done)}"
 
 
 def _statuses(done: dict[str, Any]) -> str:
@@ -163,6 +163,14 @@ def _statuses(done: dict[str, Any]) -> str:
     counts |= {"proved infeasible": proved} if proved else {}
     counts |= {"infeasible without proof": left} if left else {}
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def _within(done: dict[str, Any]) -> str:
+    """Among which paths the certified ones are the best."""
+    if not done["method"].get("exact"):
+        return ""
+    steps = counted(done["max_steps"], "step")
+    return f"\nCertified: no recourse of at most {steps} is better. --max-steps N allows longer ones."
 
 
 def _wider(done: dict[str, Any]) -> str:

@@ -189,6 +189,7 @@ def join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, An
         "notes": log.notes(),
         "num_paths": log.num_paths,
         "num_rejected": log.rejected.height,
+        "max_steps": fitted.max_steps,
         "deterministic": fitted.deterministic,
         "chance": fitted.successors is not None,
         "evidence": fitted.evidence,

@@ -58,7 +58,8 @@ class Beam:
     """What one pass found for an original. E: one more than the most edits that are looked at."""
 
     best: Ladder
-    # float[E], the largest bound of a dropped child whose paths have at least e edits; -inf: none, NaN: a promise was
+    # float[E], the largest bound of a dropped child whose paths have at least e edits; -inf: none, NaN: a promise or
+    # what P_A says is NaN
     dropped: jax.Array
     calls: jax.Array  # int32[], steps of the world that were asked for
 
@@ -96,7 +97,7 @@ def search_beam(search: Search, best: Ladder, shape: Shape) -> Beam:
 def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: Shape) -> tuple[Nodes, Beam]:
     """The nodes of the next layer, as many as there is room for, and what is known with them."""
     best, children, calls = _opened(search, nodes, beam, t)
-    dropped = beam.dropped
+    dropped = _also(beam.dropped, beam.dropped, _told(children))
     if layers.knows_next(search.task):  # what is dropped need not be stepped
         promise = search.next_promise(nodes)
         value = search.value(nodes.goal[:, None], children.charged)
@@ -146,7 +147,7 @@ def _last(search: Search, nodes: Nodes, beam: Beam, shape: Shape) -> Beam:
 
     start = best, calls, jnp.int32(0)
     best, calls, _ = jax.lax.while_loop(lambda carried: left(carried[0], carried[2]).any(), look, start)
-    return Beam(best=best, dropped=jnp.maximum(beam.dropped, lost), calls=calls)
+    return Beam(best=best, dropped=_also(beam.dropped, lost, _told(children)), calls=calls)
 
 
 def _opened(
@@ -206,9 +207,14 @@ def _every(children: Children) -> Edges:
     return Edges(parent=parent, action=action, there=children.available.ravel())
 
 
-def _also(dropped: Float[Array, " E"], lost: Float[Array, " E"], promise: Float[Array, "*N"]) -> Float[Array, " E"]:
-    """The largest bounds with those of more dropped children; NaN where a promise is."""
-    return jnp.where(jnp.isnan(promise).any(), jnp.nan, jnp.maximum(dropped, lost))
+def _told(children: Children) -> Float[Array, "N A"]:
+    """Σ log P_A of the children that there are, which is to be a number; 0 of no child."""
+    return jnp.where(children.available, children.log_prob, 0.0)
+
+
+def _also(dropped: Float[Array, " E"], lost: Float[Array, " E"], told: Float[Array, "..."]) -> Float[Array, " E"]:
+    """The largest bounds with those of more dropped children; NaN where something of what the world or P_A tells is."""
+    return jnp.where(jnp.isnan(told).any(), jnp.nan, jnp.maximum(dropped, lost))
 
 
 def _strata(

@@ -99,7 +99,7 @@ def search_points(
         search = Search(task, original, replace(config, lambda_policy=lambda_policy), weight, most)
         best, unseen = beam.best, [beam.dropped]
         if np.isnan(beam.dropped).any():
-            raise UserError(f"env.promise: expected a number, got NaN for a prefix of an edit of originals[{i}]")
+            raise UserError(_no_number(task, i))
         limit = _limit(search, best, unseen)
         if calls and search.bounded and _is_open(best, limit, _unseen(search, best, unseen)):
             found = prove(search, best, calls=calls)
@@ -116,6 +116,15 @@ def search_points(
     best = jax.tree.map(lambda *rows: np.stack(rows), *rows)
     limit, rest = np.stack(limits), np.stack(rest)
     return Points(best=best, limit=limit, unseen=rest, calls=used, original_goal=traced.reward_goal)
+
+
+def _no_number(task: Task, i: int) -> str:
+    """What to say where the world's opinion of a prefix, or P_A after it, is NaN. Raises what the world's `check` does,
+    where it has one: what went wrong on the host."""
+    if hasattr(task.env, "check"):
+        task.env.check()
+    whose = "env.promise, policy.step: expected numbers" if guides(task) else "policy.step: expected log-probabilities"
+    return f"{whose}, got NaN after a prefix of an edit of originals[{i}]"
 
 
 def _contradiction(task: Task, i: int) -> str:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Num
 
+from pprjax.errors import UserError
 from pprjax.ladder import Ladder
 from pprjax.reward import closeness
 from pprjax.search import nodes as layers
@@ -122,6 +123,8 @@ def _opened(search: Search, best: Ladder, nodes: Nodes, t: int) -> tuple[Ladder,
     those that may have the largest R first, for the frontier those of the fewest edits, and of these the best."""
     best, children = _expanded(search, best, nodes)
     there, bound, smallest = map(np.asarray, (children.available, children.bound, children.smallest))
+    if np.isnan(bound[there]).any():
+        raise UserError("policy.step, env: expected log-probabilities and rewards, got NaN after a prefix of an edit")
     parent, action = np.nonzero(there & search.matters(np.asarray(best.value), bound, smallest))
     bound, smallest = bound[parent, action], smallest[parent, action]
     if search.lambda_path is None:

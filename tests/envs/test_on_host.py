@@ -158,6 +158,20 @@ def test_a_sequence_may_need_some_symbols():
         env.paths([[0, 2], [0]])
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda probs: 10 * probs - 5, r"probs: expected probabilities in \[0, 1\], got -"),
+        (lambda probs: probs * np.nan, r"probs: expected probabilities in \[0, 1\], got nan"),
+        (lambda probs: probs[:, 0], r"probs: expected float\[\d+, 2\], got shape"),
+    ],
+)
+def test_a_judge_that_gives_no_probabilities_is_named_by_the_search(wrong, said):
+    env = SequenceEnv(OnHost(lambda rows: wrong(voted(rows)), num_classes=2), 1, num_symbols=4, length=3, end=END)
+    with pytest.raises(ValueError, match=said):
+        pprjax.frontier(task_of(env), env.paths([[2, 2, 0]]), CONFIG, method="search")
+
+
 def test_a_guide_weighs_guesses_and_ends():
     effects = np.array([0.1, 0.0, -0.9, 0.9])
     plain, guided = world(), world(guide=Guide(weight=2.0, effects=effects, every_end=True))

@@ -258,7 +258,7 @@ def test_a_world_that_contradicts_itself_is_told():
         mine = found.path == i
         np.testing.assert_allclose(found.value[mine], truth[found.distance[mine]], rtol=1e-4, atol=1e-4)
     for says, message in [
-        ({"opinion": np.nan}, r"env.promise: expected a number, got NaN for a prefix of an edit of originals\[0\]"),
+        ({"opinion": np.nan}, r"env.promise, policy.step: .*got NaN after a prefix of an edit of originals\[0\]"),
         ({"most": 0.25}, "env.goal_bound: 0.25 is not the most R_goal that may still come"),
     ]:
         task = optimist(**says)

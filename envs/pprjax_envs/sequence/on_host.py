@@ -78,6 +78,8 @@ class OnHost:
         probs = np.asarray(self.probs([row[row != PAD] for row in rows]), np.float64)
         if probs.shape != (len(rows), self.num_classes):
             raise UserError(f"probs: expected float[{len(rows)}, {self.num_classes}], got shape {probs.shape}")
+        if not ((probs >= 0) & (probs <= 1)).all():
+            raise UserError(f"probs: expected probabilities in [0, 1], got {probs.min():.4g} to {probs.max():.4g}")
         takes = probs > 0.5 if self._takes is None else np.asarray(self._takes(probs), bool)
         return np.concatenate([probs, takes], axis=1).astype(np.float32)
 
