@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.errors import UserError
@@ -129,7 +130,7 @@ def at_least(x: float) -> AtLeast:
     Raises:
         ValueError: x is NaN.
     """
-    if not isinstance(x, jax.core.Tracer) and np.isnan(x).any():
+    if not isinstance(x, Tracer) and np.isnan(x).any():
         raise UserError(f"x: expected a number, got {x}")
     return AtLeast(jnp.asarray(x, jnp.result_type(float)))
 
