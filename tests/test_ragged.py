@@ -158,8 +158,20 @@ def test_a_ragged_world_is_the_dense_one(seed):
     np.testing.assert_array_equal(one[1], other[1])
 
 
-@pytest.mark.parametrize("constraints", [None, pprjax.Constraints(rules=[precedence(4, 2)], forbidden_states=[5])])
-@pytest.mark.parametrize("method", ["exact", "search", "learn"])
+BOUND = pprjax.Constraints(rules=[precedence(4, 2)], forbidden_states=[5])
+
+
+@pytest.mark.parametrize(
+    ("method", "constraints"),
+    [
+        ("exact", None),
+        ("exact", BOUND),
+        ("search", BOUND),
+        ("learn", None),
+        pytest.param("search", None, marks=pytest.mark.slow),
+        pytest.param("learn", BOUND, marks=pytest.mark.slow),
+    ],
+)
 def test_answers_are_the_same_bits(method, constraints):
     config = pprjax.Config(iterations=6, num_paths=16, num_best=4, width=8, updates=2, batch_size=16, lambda_path=0.5)
     options = dict(method=method, key=jax.random.key(0), progress=False)

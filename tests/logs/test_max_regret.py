@@ -81,6 +81,7 @@ def test_the_bound_changes_answers_and_none_is_no_bound():
     assert not free["recourse"].equals(bounded["recourse"])
 
 
+@pytest.mark.slow
 def test_a_learned_recourse_takes_no_dear_step():
     """Where chance decides as well, and with several agents, each of which has its own habits."""
     sometimes = (pl.int_range(pl.len()) % 7 == 0) & pl.col("action").is_not_null()

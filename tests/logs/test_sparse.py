@@ -48,6 +48,7 @@ def test_a_state_with_thousands_of_successors_makes_nothing_dense_of_the_others(
     assert sum(np.asarray(x).nbytes for x in jax.tree.leaves(task)) < 2**20  # a table of states and actions has 309 MiB
 
 
+@pytest.mark.slow
 def test_a_hub_is_learned_in_and_searched_in():
     log = visits(1_200)
     fitted = fit_log(log, "state=order")
@@ -62,15 +63,22 @@ def test_a_hub_is_learned_in_and_searched_in():
     assert set(searched["edits"]) == {"=======~"}
 
 
+UNACTED = read_log(WALKS.drop("action", "reward"))
+
+
 @pytest.mark.parametrize(
     ("log", "goal", "rules", "method"),
     [
-        (read_log(WALKS, NAMED), "reward>=4", (), "search"),
-        (read_log(WALKS, NAMED), "visits=cellar, state=garden", ("response(attic, hall)",), "learn"),
-        (read_log(WALKS.drop("action", "reward")), "visits=cellar, state=garden", (), "learn"),
-        (read_log(WALKS.drop("action", "reward")), "state=garden", ("absence(den)",), "search"),
+        pytest.param(read_log(WALKS, NAMED), "reward>=4", (), "search", id="reward"),
+        *(
+            pytest.param(log, *asked, id=name, marks=pytest.mark.slow)
+            for name, log, *asked in (
+                ("rule", read_log(WALKS, NAMED), "visits=cellar, state=garden", ("response(attic, hall)",), "learn"),
+                ("visits", UNACTED, "visits=cellar, state=garden", (), "learn"),
+                ("searched rule", UNACTED, "state=garden", ("absence(den)",), "search"),
+            )
+        ),
     ],
-    ids=["reward", "rule", "visits", "searched rule"],
 )
 def test_a_log_that_is_ragged_is_answered_as_a_dense_one(log, goal, rules, method, monkeypatch):
     """To the bit, but where a column of actions becomes one of ranks: there the learner's network is another."""

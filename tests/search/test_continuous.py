@@ -110,6 +110,7 @@ def test_what_may_not_come_and_comes_is_named(said):
         pprjax.recourse(task(*WORLDS[0], **said), ORIGINALS, CONFIG)
 
 
+@pytest.mark.slow
 def test_learning_finds_the_best_or_stays_below_it():
     best = np.array([best_reward(np.array(original), *WORLDS[0], 2.0, 0.3) for original in ORIGINALS])
     found = pprjax.recourse(task(*WORLDS[0]), ORIGINALS, LEARNED, method="learn", key=jax.random.key(1))
