@@ -95,7 +95,7 @@ def solve(task, iterations=CONFIG.iterations):
 @pytest.mark.parametrize(
     "rules",
     [
-        {"forbidden_states": (4,), "max_distance": 3},
+        pytest.param({"forbidden_states": (4,), "max_distance": 3}, marks=pytest.mark.slow),
         {"forbidden_actions": (1,), "forbidden_transitions": ((3, 6),)},
         pytest.param({"max_length": 5, "forbidden_transitions": ((1, 3), (0, 5))}, marks=pytest.mark.slow),
         pytest.param({"keep": ((1, 4), (1, 3), (2, 3)), "max_distance": 4}, marks=pytest.mark.slow),

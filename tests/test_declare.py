@@ -210,6 +210,7 @@ def test_search_proves_the_best_sequence_where_the_agent_remembers():
     assert bound
 
 
+@pytest.mark.slow
 def test_learning_never_breaks_a_rule_and_finds_the_best_that_does_not():
     task, originals = ring(rules=TWICE), Paths.from_lists(ORIGINALS)
     found = pprjax.recourse(task, originals, CONFIG, method="learn", key=KEY, progress=False)

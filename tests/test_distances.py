@@ -58,7 +58,8 @@ def test_a_search_proves_the_best_by_manhattan_which_is_another_than_by_edits():
     assert others > 0
 
 
-@pytest.mark.parametrize("kind", ["manhattan", pytest.param("euclidean", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["manhattan", "euclidean"])
 def test_a_learner_finds_the_best_by_either(kind):
     """Of an original for which the best by edits is another."""
     task, config = sequences(1), SMALL.replace(distance=kind)

@@ -166,8 +166,8 @@ BOUND = pprjax.Constraints(rules=[precedence(4, 2)], forbidden_states=[5])
     [
         ("exact", None),
         ("exact", BOUND),
-        ("search", BOUND),
         ("learn", None),
+        pytest.param("search", BOUND, marks=pytest.mark.slow),
         pytest.param("search", None, marks=pytest.mark.slow),
         pytest.param("learn", BOUND, marks=pytest.mark.slow),
     ],

@@ -35,8 +35,10 @@ def truth_of(task, original, config, *, among=True):
     return np.array([value[scores.distance == e].max(initial=-np.inf) for e in range(L + 1)])
 
 
-@pytest.mark.parametrize("lambda_policy", [0.02, 0.3])
-@pytest.mark.parametrize("width", [1, 40])
+@pytest.mark.parametrize(
+    ("width", "lambda_policy"),
+    [(1, 0.3), (40, 0.02), (40, 0.3), pytest.param(1, 0.02, marks=pytest.mark.slow)],
+)
 def test_sequences_are_proved_and_right(width, lambda_policy):
     config = pprjax.Config(lambda_policy=lambda_policy)
     for seed in range(3):
