@@ -32,7 +32,7 @@ def steps_to_go(state: Any, params: Any) -> Int[Array, ""]:
 
 def cell_of(state: Any, params: Any, cells: tuple[int, int] = CELLS) -> tuple[Int[Array, ""], Int[Array, ""]]:
     """In which cell a state is."""
-    (x, v) = (jnp.linspace(-a, b, n + 1) for a, b, n in _sides(params, cells))
+    x, v = _edges(params, cells)
     return _cell(state.position, x), _cell(state.velocity, v)
 
 
@@ -46,8 +46,8 @@ def _table() -> Int[np.ndarray, "X V"]:
 
 @partial(jax.jit, static_argnames=("cells", "most"))
 def fewest_steps(params: Any, cells: tuple[int, int] = CELLS, most: int = MOST) -> Int[Array, "X V"]:
-    """T of each cell; `most` where it is no less."""
-    x, v = (jnp.linspace(-a, b, n + 1) for a, b, n in _sides(params, cells))
+    """T of each cell; `most` where it is no less; 0 everywhere where a box touches more cells than WINDOW."""
+    x, v = _edges(params, cells)
     pull = -params.gravity * jnp.cos(3 * x)
     sagged = params.gravity * (3 * (x[1] - x[0])) ** 2 / 8  # of the curve, above or below its chord
     weakest = jnp.minimum(pull[:-1], pull[1:]) - sagged
@@ -84,8 +84,10 @@ def fewest_steps(params: Any, cells: tuple[int, int] = CELLS, most: int = MOST) 
     return jnp.where(jnp.stack([fits for *_, fits in boxes]).all(), table, 0)
 
 
-def _sides(params: Any, cells: tuple[int, int]) -> tuple[tuple[Any, Any, int], ...]:
-    return (-params.min_position, params.max_position, cells[0]), (params.max_speed, params.max_speed, cells[1])
+def _edges(params: Any, cells: tuple[int, int]) -> tuple[Float[Array, " X+1"], Float[Array, " V+1"]]:
+    """Where the cells of position and of velocity meet."""
+    positions = jnp.linspace(params.min_position, params.max_position, cells[0] + 1)
+    return positions, jnp.linspace(-params.max_speed, params.max_speed, cells[1] + 1)
 
 
 def _cell(value: Float[Array, "..."], edges: Float[Array, " n"]) -> Int[Array, "..."]:

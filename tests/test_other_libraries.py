@@ -66,4 +66,4 @@ def test_a_dqn_of_stable_baselines3_is_p_a():
         likeliest = int(model.predict(seen, deterministic=True)[0])
         assert int(task.log_probs((), state)[1].argmax()) == likeliest  # P_A's favourite is what the model does
         state = task.step(jax.random.key(0), state, action)[0]
-    assert found.status[0] in ("reached_goal", "infeasible")
+    assert found.status[0] == "reached_goal"

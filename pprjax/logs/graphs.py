@@ -95,10 +95,8 @@ def _memory(fitted: Fitted) -> tuple[Int[np.ndarray, "M S"], np.ndarray, np.ndar
     return after.reshape(both, size).astype(np.int32), accepting, hopeless
 
 
-def affordable(fitted: Fitted, agent: int) -> Bool[np.ndarray, " E"] | None:
-    """Which steps of the log cost an agent no more than `max_regret`; None where that is any."""
-    if fitted.max_regret is None:
-        return None
+def affordable(fitted: Fitted, agent: int) -> Bool[np.ndarray, " E"]:
+    """Which steps of the log cost an agent no more than `max_regret`."""
     regrets = _habits(fitted, fitted.probs(agent), "regret")
     return np.asarray(Constraints(max_regret=fitted.max_regret).affords(jnp.asarray(regrets)))
 

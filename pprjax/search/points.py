@@ -72,9 +72,9 @@ def search_points(
         width: nodes that the beam keeps of each layer for each number of edits, at least.
 
     Raises:
-        ValueError: the world's `promise` or a symbol is NaN, a path earns more than its `goal_bound` or `goal_to_go`
-            says that may still come, or meets the goal after fewer steps than its `steps_to_go`, or the beam of one
-            original takes more than MAX_BYTES.
+        ValueError: the world's `promise`, P_A or a symbol is NaN, a path earns more than its `goal_bound` or
+            `goal_to_go` says that may still come, or meets the goal after fewer steps than its `steps_to_go`, or the
+            beam of one original takes more than MAX_BYTES.
     """
     size = len(originals)
     kept = kept_symbols(task.constraints, originals)
