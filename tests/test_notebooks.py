@@ -1,15 +1,15 @@
 """Every notebook runs from top to bottom, at sizes of the test's own, and is kept as it ran at a reader's."""
 
 import ast
-import os
 import pathlib
 import re
+from contextlib import nullcontext
 
-import nbclient
 import nbformat
 import pytest
 from mario_fake import explored
-from optimizing import OPTIONS
+from matplotlib import pyplot as plt
+from optimizing import optimizing
 
 FOLDER = pathlib.Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -65,19 +65,32 @@ def with_sizes(notebook, sizes):
     return notebook
 
 
+def run(notebook):
+    """Its cells in one namespace, which is returned. What ends a cell is made ready to be shown, as text and picture.
+
+    In this process: what other tests compiled is not compiled once more.
+    """
+    namespace = {"__name__": "__main__"}
+    for number, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), 1):
+        tree, place = ast.parse(cell.source), f"<cell {number}>"
+        last = [tree.body.pop()] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
+        exec(compile(tree, place, "exec"), namespace)
+        for expression in last:
+            shown = eval(compile(ast.Expression(expression.value), place, "eval"), namespace)
+            for form in ("__repr__", "_repr_html_", "_repr_png_"):
+                getattr(shown, form, str)()
+    return namespace
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")  # plt.show() without a screen
 def test_a_notebook_runs(path, tmp_path, monkeypatch):
-    if path.stem in LEARNING:  # the last of two flags counts
-        more = " ".join(f"--{name}={value}" for name, value in OPTIONS.items())
-        monkeypatch.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} {more}")
+    monkeypatch.chdir(tmp_path)  # what it writes stays out of the source tree
     if path.stem == "03-mario":
-        explored().save(tmp_path / "explored.npz")
-    notebook = with_sizes(nbformat.read(path, as_version=4), SIZES.get(path.stem, {}))
-    resources = {"metadata": {"path": str(tmp_path)}}  # what it writes stays out of the source tree
-    client = nbclient.NotebookClient(
-        notebook, kernel_name="python3", timeout=300, resources=resources, allow_errors=False
-    )
-    client.execute()
+        explored().save("explored.npz")
+    with optimizing() if path.stem in LEARNING else nullcontext():
+        run(with_sizes(nbformat.read(path, as_version=4), SIZES.get(path.stem, {})))
+    plt.close("all")
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -106,10 +119,14 @@ def tagged_notebook():
 
 
 def test_a_size_is_assigned_after_the_readers():
-    namespace = {}
-    for cell in with_sizes(tagged_notebook(), {"iterations": 5}).cells:
-        exec(cell.source, namespace)
-    assert namespace["result"] == 10
+    assert run(with_sizes(tagged_notebook(), {"iterations": 5}))["result"] == 10
+
+
+def test_what_ends_a_cell_is_shown():
+    """A picture that can't be drawn fails its notebook, though no line of the cell does."""
+    source = "class Spoilt:\n    def _repr_png_(self):\n        raise ValueError('no picture')\n\nSpoilt()"
+    with pytest.raises(ValueError, match="no picture"):
+        run(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)]))
 
 
 @pytest.mark.parametrize("name", ["iteration", "result", "print"])
