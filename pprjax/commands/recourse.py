@@ -122,7 +122,7 @@ def main(
 
 def _read(log: Log) -> str:
     """What a dry run says: how the log is read, what is in it, and its first bad rows."""
-    sizes = {"path": log.num_paths, "state": log.num_states, "agent": log.num_agents}
+    sizes = {"path": log.num_paths, "state": len(log.states), "agent": log.num_agents}
     told = [counted(size, name) for name, size in sizes.items()]
     lines = [*log.notes(), f"{', '.join(told)}; the longest path has {log.longest} states."]
     bad = log.rejected

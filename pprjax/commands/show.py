@@ -7,7 +7,7 @@ from pathlib import Path
 import tyro
 
 from pprjax.errors import UserError
-from pprjax.logs.advice import advice, closer, custom, proof, shorter, shown_of
+from pprjax.logs.advice import advice, closer, custom, proof, shorter, shown_of, times
 from pprjax.logs.outputs import beside, earns
 from pprjax.logs.words import counted
 
@@ -82,6 +82,8 @@ def _why_rejected(table: Path, path: str) -> str:
 def drawing(row: dict, rewarded: bool = True):
     """One row of the table of recourses, as a rich table with a line for each edit, between two lines of text.
 
+    States that the original passes again are numbered, as in the advice.
+
     Args:
         rewarded: say what the paths earn.
     """
@@ -95,16 +97,16 @@ def drawing(row: dict, rewarded: bool = True):
     shown = Table(box=box.SIMPLE_HEAD)
     if not row["edits"]:
         shown.add_column("original")
-        for state in row["original"]:
-            shown.add_row(Text(str(state)))
+        for state in times(row["original"]):
+            shown.add_row(Text(state))
         return Group(title, shown)
     for name in ("original", "", "recourse", "action"):
         shown.add_column(name)
-    old, new = iter(row["original"]), iter(row["recourse"])
+    old, new = iter(times(row["original"])), iter(map(str, row["recourse"]))
     actions = iter([*row["actions"], ""])
     for edit in row["edits"]:
-        before = "" if edit == "+" else str(next(old))
-        after = "" if edit == "-" else str(next(new))
+        before = "" if edit == "+" else next(old)
+        after = "" if edit == "-" else next(new)
         action = "" if edit == "-" else str(next(actions))
         shown.add_row(Text(before), WORDS[edit], Text(after), Text(action))
     earned = f"R_goal {row['reward_before']:g} → {row['reward_after']:g}, " if rewarded else ""

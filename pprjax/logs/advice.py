@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from pprjax.logs.words import counted
 
@@ -85,16 +86,28 @@ def proof(row: dict) -> str:
     return f", {f'within {math.ceil(gap * 1e4) / 100:g} % of the best' if gap > 0 else 'proved best'}{likely}"
 
 
+def times(path: list) -> list[str]:
+    """The names of a path's states, from their second time on with a number: pay, exit, pay (2)."""
+    seen, names = Counter(), []
+    for name in map(str, path):
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return names
+
+
 def _departures(original: list, recourse: list, edits: str) -> list[tuple[str | None, list[str], list[str]]]:
-    """Where edits follow one another: the state before them that both paths share, those added and those dropped."""
-    old, new = iter(map(str, original)), iter(map(str, recourse))
+    """Where edits follow one another: the state before them that both paths share, those added and those dropped.
+
+    States of the original are numbered as `times` does.
+    """
+    old, new = iter(times(original)), iter(map(str, recourse))
     found, after, added, dropped = [], None, [], []
     for edit in [*edits, "="]:
         if edit == "=":
             if added or dropped:
                 found.append((after, added, dropped))
-            added, dropped, after = [], [], next(new, None)
-            next(old, None)
+            added, dropped, after = [], [], next(old, None)
+            next(new, None)
             continue
         if edit != "+":
             dropped.append(next(old))

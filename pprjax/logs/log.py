@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import polars as pl
 from pprjax.io import write_json, write_table
 from pprjax.logs.bins import Edges
 from pprjax.logs.columns import LIFECYCLE, RESOURCE, Columns
+from pprjax.logs.words import counted, listed, nearly_equal
 
 HELD_OUT = 10
 """Every tenth path, by its hash, is held out where a setting is chosen by likelihood."""
@@ -76,10 +78,10 @@ class Log:
         file, line = divmod(first, LINES)
         return placed(self.files[file], line)
 
-    @property
-    def num_states(self) -> int:
-        """How many states there are, with the ends to which last actions lead."""
-        return pl.concat([self.counts["state"], self.counts["next"].alias("state"), self.alone["state"]]).n_unique()
+    @cached_property
+    def states(self) -> pl.Series:
+        """Their names, sorted, with the ends to which last actions lead."""
+        return pl.concat([self.counts["state"], self.counts["next"].alias("state"), self.alone["state"]]).unique().sort()
 
     @property
     def num_agents(self) -> int:
@@ -110,6 +112,10 @@ class Log:
                 f"{self.left_out:,} of {self.num_rows:,} events were left out: their {LIFECYCLE} is start; --starts "
                 "keeps them."
             )
+        twins = nearly_equal(self.states.to_list()) if self.states.dtype == pl.String else []
+        if twins:
+            more = f", and {counted(len(twins) - 1, 'more such group')}" if len(twins) > 1 else ""
+            lines.append(f"States that differ in blanks and capitals alone are different: {listed(twins[0], 'and')}{more}.")
         if self.acted or self.ends:
             last = "an action" if self.acted else "a reward"
             lines.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import defaultdict
 from collections.abc import Sequence
 
 NOT_FOUND = "none was found"
@@ -22,16 +23,24 @@ def unknown_state(name: str, known: Sequence) -> str:
     folded = {other.casefold(): other for other in reversed(names)}
     near = [folded[other] for other in difflib.get_close_matches(name.casefold(), list(folded), NEAREST)]
     size = counted(len(names), "state")
-    hint = f"did you mean {_listed(near, 'or')}? The log has {size}" if near else _such(names, size)
+    hint = f"did you mean {listed(near, 'or')}? The log has {size}" if near else _such(names, size)
     return f"no path of the log visits the state {name!r}; {hint}"
+
+
+def nearly_equal(names: Sequence) -> list[list[str]]:
+    """The groups of names that differ in blanks and capitals alone."""
+    alike = defaultdict(list)
+    for name in dict.fromkeys(map(str, names)):
+        alike[" ".join(name.split()).casefold()].append(name)
+    return [group for group in alike.values() if len(group) > 1]
 
 
 def _such(names: Sequence[str], size: str) -> str:
     such = ":" if len(names) <= NEAREST else ", such as"
-    return f"the log has {size}{such} {_listed(names[:NEAREST], 'and')}"
+    return f"the log has {size}{such} {listed(names[:NEAREST], 'and')}"
 
 
-def _listed(names: Sequence[str], last: str) -> str:
+def listed(names: Sequence[str], last: str) -> str:
     *before, end = map(repr, names)
     return f"{', '.join(before)} {last} {end}" if before else end
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from pprjax.cli import main
 from pprjax.commands.show import drawing, ladder
-from pprjax.logs.advice import advice, closer, custom
+from pprjax.logs.advice import advice, closer, custom, times
 from pprjax.logs.edits import alignments
 from pprjax.paths import Paths
 
@@ -28,13 +28,20 @@ def row(original, recourse):
             "after address: pay, then thanks instead of exit (2",
         ),
         ("home cart", "home cart pay", "after cart: pay (1 edit)."),
-        ("home shop shop cart", "home shop cart", ": without shop (1 edit)."),
+        ("home shop cart shop exit", "home shop cart shop pay", "after shop (2): pay instead of exit (1 edit)."),
+        ("home shop cart shop", "home shop cart", "after cart: without shop (2) (1 edit)."),
         ("a b c d e", "x b c y z e", "at the start: x instead of a; after c: y, then z instead of d (3 edits)."),
         ("a b", "a b", "Nothing to do otherwise"),
     ],
 )
 def test_in_a_sentence(original, recourse, said):
     assert said in advice(row(original.split(), recourse.split()))
+
+
+def test_a_state_is_numbered_from_its_second_time_on():
+    assert times(["pay", "exit", "pay", 3, "pay"]) == ["pay", "exit", "pay (2)", "3", "pay (3)"]
+    lines = printed(drawing(whole("shop cart shop", "shop cart shop pay")))
+    assert [line.split()[:2] for line in lines[4:7]] == [["shop", "shop"], ["cart", "cart"], ["shop", "(2)"]]
 
 
 letters = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8)
@@ -45,7 +52,7 @@ letters = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8)
 def test_every_state_that_comes_or_goes_is_named_once(original, recourse):
     found = row(original, recourse)
     text = advice(found)
-    ahead, behind, added, dropped = list(recourse), list(original), [], []
+    ahead, behind, added, dropped = list(recourse), times(original), [], []
     for edit in found["edits"]:
         new = ahead.pop(0) if edit != "-" else None
         old = behind.pop(0) if edit != "+" else None

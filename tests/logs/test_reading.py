@@ -272,3 +272,11 @@ def test_without_actions_a_last_row_that_pays_leads_to_an_end():
     turned = found.filter(path="9").row(0, named=True)
     assert turned["recourse"] == ["receive", "check", "pay", "end in pay"]
     assert turned["reward_after"] == 1.0
+
+
+def test_states_whose_names_are_nearly_equal_are_told():
+    rows = {"path": list("aabbcc"), "state": ["Close", "open", "close ", "open", "end of  day", "End of day"]}
+    notes = read_log(pl.DataFrame(rows)).notes()
+    said = "States that differ in blanks and capitals alone are different: 'Close' and 'close ', and 1 more such group."
+    assert notes[-1] == said
+    assert not any("differ" in note for note in read_log(pl.DataFrame(rows | {"state": list("abcdef")})).notes())
