@@ -55,7 +55,7 @@ class Fitting:
     """what a recourse must do: "state=X", "reward>=x", or "good"; "visits=X" and "avoids=X", after a comma or alone,
     say what it must pass or not; without a goal, every path gets a recourse."""
     max_steps: int | None = None
-    """the largest number of actions of a recourse; by default, that of the longest path."""
+    """the largest number of actions of a recourse; by default, 4 more than the longest path has."""
     deterministic: bool = False
     """the same action in the same state always leads to the same state: what certificates need."""
     smoothing: float | None = None

@@ -46,7 +46,7 @@ class Fitted:
     goal: goals.Goal | None
     ends: np.ndarray | None  # bool[S·2^k], what meets the goal where it is one on states, see `pprjax.logs.marks`
     marks: np.ndarray  # int32[k], states that the goal asks whether the path has visited; mostly none
-    max_steps: int  # horizon: actions of the longest path
+    max_steps: int  # horizon
     smoothing: float  # m of `pprjax.logs.imitation`
     likelihoods: dict[float, float]  # of each m that was tried, the mean log-likelihood of a held-out step
     goal_accuracy: float  # of "good" as it is told, on held-out paths; NaN for other goals

@@ -81,7 +81,9 @@ class Log:
     @cached_property
     def states(self) -> pl.Series:
         """Their names, sorted, with the ends to which last actions lead."""
-        return pl.concat([self.counts["state"], self.counts["next"].alias("state"), self.alone["state"]]).unique().sort()
+        return (
+            pl.concat([self.counts["state"], self.counts["next"].alias("state"), self.alone["state"]]).unique().sort()
+        )
 
     @property
     def num_agents(self) -> int:
@@ -115,7 +117,9 @@ class Log:
         twins = nearly_equal(self.states.to_list()) if self.states.dtype == pl.String else []
         if twins:
             more = f", and {counted(len(twins) - 1, 'more such group')}" if len(twins) > 1 else ""
-            lines.append(f"States that differ in blanks and capitals alone are different: {listed(twins[0], 'and')}{more}.")
+            lines.append(
+                f"States that differ in blanks and capitals alone are different: {listed(twins[0], 'and')}{more}."
+            )
         if self.acted or self.ends:
             last = "an action" if self.acted else "a reward"
             lines.append(

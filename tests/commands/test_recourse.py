@@ -42,10 +42,10 @@ def test_what_is_proved_infeasible_is_not_counted_as_certified(run):
     told = run(visits())
     assert "4 paths: 1 met, 2 reached_goal, 1 proved infeasible; 2 certified. The column `reason` says why" in told
     reasons = pl.read_parquet("visits.recourse.parquet").select("path", "reason").drop_nulls().rows()
-    assert reasons == [("d", "no path of this world reaches the goal from here, in at most 3 steps")]
+    assert reasons == [("d", "no path of this world reaches the goal from here, in at most 7 steps")]
     told = run(visits(), "--rule", "init(help)", "-o", "none.parquet")
     assert "4 paths: 4 proved infeasible. The" in told
-    why = "no path of this world reaches the goal from here and keeps the rules, in at most 3 steps"
+    why = "no path of this world reaches the goal from here and keeps the rules, in at most 7 steps"
     assert set(pl.read_parquet("none.parquet")["reason"]) == {why}
 
 

@@ -24,7 +24,7 @@ from pprjax.commands import show
 from pprjax.finite_world import tabulate
 from pprjax.logs import chunks, jobs
 from pprjax.logs.chunks import Job
-from pprjax.logs.fit import fit_log
+from pprjax.logs.fit import ROOM, fit_log
 from pprjax.logs.frames import Search, recourse_frame, recourse_log
 from pprjax.logs.read import Columns, read_log
 
@@ -219,7 +219,7 @@ def test_a_reward_goal_and_a_label_are_met():
     none = answer(WALKS, "reward>=1000")
     assert set(none["status"]) == {"infeasible"}
     assert none.select("gap", "reward", "probability", "edits").null_count().row(0) == (60,) * 4
-    most = WALKS["step"].max()
+    most = WALKS["step"].max() + ROOM
     assert set(none["reason"]) == {f"no path of this world reaches the goal from here, in at most {most} steps"}
     assert none["recourse"].list.len().max() == 0
     labelled = WALKS.with_columns(good=(pl.col("state") == "garden").any().over("agent", "path"))
@@ -386,3 +386,14 @@ def test_rows_do_not_depend_on_the_chunk_they_stand_in_nor_on_the_number_of_devi
     for name, frame in found.items():
         assert frame["method"].drop_nulls().unique().to_list() == [name]
         assert pl.read_parquet(tmp_path / f"{name}.parquet").equals(frame)
+
+
+def test_one_of_the_longest_paths_has_room_for_its_edits():
+    """As long as the longest path, its recourse would have to leave out the search."""
+    pages = [(0, "home search item cart exit"), (1, "home item cart pay thanks")]
+    rows = [(name, step, page) for name, path in pages for step, page in enumerate(path.split())]
+    log = read_log(pl.DataFrame(rows, schema=["path", "step", "state"], orient="row"))
+    found, short = (recourse_log(fit_log(log, "state=thanks", max_steps=most), log)[0] for most in (None, 4))
+    assert found["recourse"].to_list() == ["home search item cart pay thanks".split()]
+    assert short["recourse"].to_list() == ["home item cart pay thanks".split()]
+    assert found["gap"].item() == short["gap"].item() == 0.0

@@ -54,7 +54,7 @@ def best_reward(fitted, row, most):
 @pytest.mark.parametrize("method", ["auto", "search"])
 @pytest.mark.parametrize("most", [0.5, MOST, 1.7, 2.5])
 def test_the_best_of_all_paths_without_dear_steps_is_found(most, method):
-    fitted = fit_log(LOG, "state=garden", smoothing=1.0, max_regret=most)
+    fitted = fit_log(LOG, "state=garden", smoothing=1.0, max_regret=most, max_steps=6)  # few enough to try all
     paths = pl.concat(list(LOG.frames())).sort("agent", "path")[::3]  # of both agents
     found = recourse_frame(fitted, paths, CONFIG, Search(method)).filter(pl.col("status") != "met")
     assert found.height > 5

@@ -135,7 +135,7 @@ def test_a_recourse_with_the_observed_noise_is_as_likely_as_that_trip_makes_it(s
 def test_noise_that_takes_too_much_is_refused(slippery, monkeypatch):
     fitted, paths = slippery
     monkeypatch.setattr("pprjax.logs.fitted.MAX_CHANCES", 100)
-    with pytest.raises(ValueError, match=r"noise: the observed noise of a path takes [\d,]+ chances, of 6 steps"):
+    with pytest.raises(ValueError, match=r"noise: the observed noise of a path takes [\d,]+ chances, of 10 steps"):
         recourse_frame(fitted, paths, SMALL, Search(noise="observed"))
 
 
