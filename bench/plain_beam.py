@@ -31,6 +31,7 @@ class Kept:
     carry: Any
     column: Any
     habits: jax.Array  # float[W], R_policy so far
+    tokens: jax.Array  # int32[W, T], -1 after the last
     alive: jax.Array  # bool[W]
 
 
@@ -48,7 +49,9 @@ def _beam(task, symbols, length, actions, config, weight, width: int):
     search = Search(task, trace(task, symbols, length, jax.random.key(0), actions), config)
     state = task.reset(jax.random.key(0))
     column = search.longer(edit_distance.start(symbols, config.costs), task.symbol(state))
-    root = Kept(state=state, carry=task.policy.init(), column=column, habits=jnp.float32(0.0), alive=jnp.bool_(True))
+    none = jnp.full(task.horizon, -1, jnp.int32)
+    start = dict(state=state, carry=task.policy.init(), column=column, habits=jnp.float32(0.0), tokens=none)
+    root = Kept(**start, alive=jnp.bool_(True))
     kept = jax.tree.map(lambda x: jnp.repeat(jnp.asarray(x)[None], width, axis=0), root)
     kept = kept.replace(alive=jnp.arange(width) == 0)
 
@@ -58,27 +61,26 @@ def _beam(task, symbols, length, actions, config, weight, width: int):
         tokens = jnp.where(reward > best, prefix, tokens)
         return (kept, jnp.maximum(best, reward), tokens), None
 
-    start = kept, jnp.float32(-jnp.inf), jnp.full_like(state.prefix, -1)
-    (_, best, tokens), _ = jax.lax.scan(layer, start, None, length=task.horizon)
+    (_, best, tokens), _ = jax.lax.scan(layer, (kept, jnp.float32(-jnp.inf), none), None, length=task.horizon)
     return best, tokens
 
 
 def _grown(search: Search, kept: Kept, config: Config, weight: Any) -> tuple[Kept, Float[Array, ""], Array]:
     """The prefixes that are one word longer; the best R of those that are ended here, and its prefix."""
-    task, end = search.task, search.task.params.end
+    task, end, key = search.task, jnp.int32(search.task.env.end), jax.random.key(0)
     width, symbols = len(kept.alive), jnp.arange(task.num_actions)
 
     def look(node: Kept):
         carry, log_probs = task.log_probs(node.carry, node.state)
         habits = node.habits + task.habits(node.state, log_probs, config.habit)
         distance = edit_distance.distance(search.longer(node.column, end), search.original.length)
-        terms = (node.state.score, similarity(distance), habits[end])
+        sentence, score, _ = task.step(key, node.state, end)
+        terms = (score, similarity(distance), habits[end])
         ended = total(*terms, lambda_path=config.lambda_path, lambda_policy=config.lambda_policy)
-        value = config.lambda_policy * habits + weight * node.state.score
+        value = config.lambda_policy * habits + weight * score
         value = value + config.lambda_path * similarity(search.smallest_after(node.column, symbols))
         allowed = task.available(node.state) & (symbols != end) & node.alive
-        met = node.alive & node.state.met & (node.state.time > 0)
-        return carry, habits, jnp.where(allowed, value, -jnp.inf), jnp.where(met, ended, -jnp.inf)
+        return carry, habits, jnp.where(allowed, value, -jnp.inf), jnp.where(node.alive & sentence.met, ended, -jnp.inf)
 
     carry, habits, value, ended = jax.vmap(look)(kept)
     worth, at = jax.lax.top_k(value.ravel(), width)
@@ -86,10 +88,11 @@ def _grown(search: Search, kept: Kept, config: Config, weight: Any) -> tuple[Kep
 
     def follow(parent, action, worth):
         node = jax.tree.map(lambda x: x[parent], kept)
-        state, _, _ = task.step(jax.random.key(0), node.state, action)
-        column = search.longer(node.column, action)
-        after = jax.tree.map(lambda x: x[parent], carry)
-        return Kept(state=state, carry=after, column=column, habits=habits[parent, action], alive=jnp.isfinite(worth))
+        state, _, _ = task.step(key, node.state, action)
+        column, after = search.longer(node.column, action), jax.tree.map(lambda x: x[parent], carry)
+        tokens = node.tokens.at[node.state.time].set(action)
+        longer = dict(state=state, carry=after, column=column, habits=habits[parent, action], tokens=tokens)
+        return Kept(**longer, alive=jnp.isfinite(worth))
 
     first = jnp.argmax(ended)
-    return jax.vmap(follow)(parent, action, worth), ended[first], kept.state.prefix[first]
+    return jax.vmap(follow)(parent, action, worth), ended[first], kept.tokens[first]
