@@ -1,16 +1,12 @@
 """The bound on how soon a mountain car may arrive, of bench/continuous.py."""
 
-import importlib.util
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benches import bench
 from gymnax.environments.classic_control.mountain_car import MountainCar
 
-spec = importlib.util.spec_from_file_location("car", Path(__file__).parent.parent / "bench" / "car.py")
-car = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(car)
+car = bench("car")
 
 ENV = MountainCar()
 CELLS = (300, 280)

@@ -1,19 +1,15 @@
 """What the benchmark of traces scores with: on made-up traces whose scores are known by hand."""
 
-import importlib.util
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
+from benches import bench
 
 from pprjax import declare
 from pprjax.paths import PAD
 
-spec = importlib.util.spec_from_file_location("traces", Path(__file__).parent.parent / "bench" / "traces.py")
-assert spec is not None and spec.loader is not None
-traces = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(traces)
+traces = bench("traces")
 
 H, V, L = 3, 5, 6
 

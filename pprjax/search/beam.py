@@ -41,6 +41,7 @@ class Shape(NamedTuple):
     breadth: int = 1  # children that are stepped for each that is kept, where the world tells the symbols that follow
     # of the world's `promise` of a prefix beside v, where nodes are ranked; each has its own order, and all take turns
     weights: tuple[float, ...] = (0.0,)
+    stratified: bool = True  # each number of edits has places of its own; False, at one λ_path: all go to the best by R
 
     @property
     def room(self) -> int:
@@ -50,7 +51,7 @@ class Shape(NamedTuple):
     @property
     def candidates(self) -> int:
         """Children of a node that are ranked by each order, beside those that lead to symbols of τ₀."""
-        return CANDIDATES * self.width
+        return CANDIDATES * self.width if self.stratified else self.room
 
 
 @struct.dataclass
@@ -105,7 +106,7 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: S
         edges, left = _foremost(search, best, children, orders, shape.candidates)
         at = edges.parent, edges.action
         ranked = Ranked(value[at], promise[at], children.smallest[at], children.bound[at], edges.there)
-        order, kept, lost = _strata(search, best, ranked, shape.weights, shape.breadth * shape.room)
+        order, kept, lost = _strata(search, best, ranked, shape, shape.breadth * shape.room)
         edges = Edges(parent=edges.parent[order], action=edges.action[order], there=kept)
         dropped = _also(dropped, jnp.maximum(left, lost), promise)
     else:
@@ -115,7 +116,7 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: S
     if len(edges.there) > shape.room:
         promise, value = search.promise(longer), search.value(longer.goal, longer.charged)
         ranked = Ranked(value, promise, longer.smallest, value + jax.vmap(search.to_come)(longer.state), longer.alive)
-        order, kept, lost = _strata(search, best, ranked, shape.weights, shape.room)
+        order, kept, lost = _strata(search, best, ranked, shape, shape.room)
         longer = replace(jax.tree.map(lambda x: x[order], longer), alive=kept)
         dropped = _also(dropped, lost, promise)
     return longer, Beam(best=best, dropped=dropped, calls=calls + edges.there.sum())
@@ -218,24 +219,28 @@ def _also(dropped: Float[Array, " E"], lost: Float[Array, " E"], told: Float[Arr
 
 
 def _strata(
-    search: Search, best: Ladder, ranked: Ranked, weights: tuple[float, ...], room: int
+    search: Search, best: Ladder, ranked: Ranked, shape: Shape, room: int
 ) -> tuple[Int[Array, " room"], Bool[Array, " room"], Float[Array, " E"]]:
     """The children that go on, which of these places are filled, and for each e the largest bound of the others of
     m = e.
 
     The first of each stratum and weight come first, then the second of each, and so on, so that every stratum has as
     many places as any other, and leaves those that it does not need. Where one λ_path is asked for, as many places as
-    all strata have together go to those of the largest v + λ_path / (m + 1), whatever their stratum.
+    all strata have together go to those of the largest v + λ_path / (m + 1), whatever their stratum; where the shape is
+    not stratified, all places do.
     """
     num_distances, size = len(best.value), len(ranked.value)
     hopeful = ranked.there & search.matters(best.value, ranked.bound, ranked.smallest)
     stratum = jnp.where(hopeful, rung_of(ranked.smallest), num_distances)
-    places = [_places(ranked.value + weight * ranked.promise, stratum, num_distances) for weight in weights]
+    guided = [weight * ranked.promise for weight in shape.weights]
+    places = []
+    if shape.stratified:
+        places += [_places(ranked.value + more, stratum, num_distances) for more in guided]
     if search.lambda_path is not None:
         worth = ranked.value + closeness(ranked.smallest, search.lambda_path)
         any_stratum = jnp.where(hopeful, 0, num_distances)
-        by_worth = [_places(worth + weight * ranked.promise, any_stratum, num_distances) for weight in weights]
-        places += [place // num_distances for place in by_worth]
+        turns = num_distances if shape.stratified else 1
+        places += [_places(worth + more, any_stratum, num_distances) // turns for more in guided]
     place = jnp.where(hopeful, jnp.stack(places).min(0), size)
     turn = jnp.minimum(place, room) * (num_distances + 1) + stratum
     first, order = jax.lax.top_k(jnp.where(hopeful, -turn.astype(jnp.float32), -jnp.inf), min(room, size))

@@ -84,7 +84,7 @@ def search_points(
     config = replace(config, lambda_path=0.0, lambda_policy=0.0)  # `lambdas` are those of each original
     padded = originals.padded()
     inputs = (padded.symbols, padded.lengths, padded.actions, kept, lambdas)
-    shape = _shape(task, config, wanted.num_distances, width, calls)
+    shape = _shape(task, config, wanted.num_distances, width, calls, alone=lambda_path is not None)
     together = _together(task, shape.room, int(np.max(originals.lengths)))
     parts, nothing = [], ladder.empty(task, wanted)
     most = most_to_come(task) if tabulated(task) else None
@@ -178,13 +178,13 @@ def _is_open(best: Ladder, limit: Float[np.ndarray, " E"], unseen: Float[np.ndar
     return bool((limit > np.maximum.accumulate(best.value)).any())
 
 
-def _shape(task: Task, config: Config, num_distances: int, width: int, calls: int) -> Shape:
+def _shape(task: Task, config: Config, num_distances: int, width: int, calls: int, *, alone: bool) -> Shape:
     """What the beam looks at: what no proof can use of the calls makes it wider."""
     shape = Shape(num_distances, width, weights=WEIGHTS if guides(task) else (0.0,))
     if provable(task, config):
         return shape
     if knows_next(task) and guesses(task):
-        shape = shape._replace(weights=GUESSED_WEIGHTS)
+        shape = shape._replace(weights=GUESSED_WEIGHTS, stratified=not alone)
     elif knows_next(task) and guides(task):
         shape = shape._replace(breadth=min(BREADTH, task.num_actions), weights=WIDE_WEIGHTS)
     stepped = shape.breadth if knows_next(task) else task.num_actions  # for each node that is kept

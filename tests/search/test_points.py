@@ -180,7 +180,7 @@ def test_what_no_proof_can_use_makes_the_beam_wider():
     task = sequences(0)
 
     def shape(habit, calls):
-        return points._shape(task, pprjax.Config(habit=habit), L + 1, 2, calls)
+        return points._shape(task, pprjax.Config(habit=habit), L + 1, 2, calls, alone=False)
 
     assert shape("regret", 10**9) == points.Shape(L + 1, 2, weights=points.WEIGHTS)
     assert shape("link", 0) == points.Shape(L + 1, 2, breadth=task.num_actions, weights=points.WIDE_WEIGHTS)
@@ -191,9 +191,31 @@ def test_what_no_proof_can_use_makes_the_beam_wider():
 
 def test_where_a_world_guesses_before_the_step_none_is_taken_to_find_out():
     task = text_fake.world()
-    for habit, weights in (("link", points.GUESSED_WEIGHTS), ("regret", points.WEIGHTS)):
-        shape = points._shape(task, pprjax.Config(habit=habit), 4, 16, calls=0)
-        assert shape == points.Shape(4, 16, weights=weights)
+    for alone in (False, True):  # one λ_path, without a proof: numbers of edits have no places of their own
+        for habit, expected in (
+            ("link", points.Shape(4, 16, weights=points.GUESSED_WEIGHTS, stratified=not alone)),
+            ("regret", points.Shape(4, 16, weights=points.WEIGHTS)),
+        ):
+            assert points._shape(task, pprjax.Config(habit=habit), 4, 16, calls=0, alone=alone) == expected
+
+
+@pytest.mark.parametrize("stratified", [True, False])
+def test_who_goes_on_where_one_answer_is_wanted(stratified):
+    """The best by v + λ_path / (m + 1) with and without the promise; in strata half of the places are not theirs."""
+    rng, size, room = np.random.default_rng(3), 60, 12
+    task = sequences(0)
+    original = trace(task, jnp.array([4, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0))
+    search = Search(task, original, pprjax.Config(habit="link"), jnp.float32(10.0))
+    smallest, promise = rng.integers(0, 4, size), rng.random(size)
+    value = rng.normal(size=size) - 3.0 * smallest  # so that the best are those of no edit
+    ranked = beam.Ranked(*map(jnp.asarray, (value, promise, smallest, np.full(size, np.inf), np.ones(size, bool))))
+    best = ladder.empty(task, Wanted(num_distances=4))
+    shape = beam.Shape(4, room // 4, weights=(0.0, 2.0), stratified=stratified)
+    order, kept, _ = beam._strata(search, best, ranked, shape, room)
+    worth = value + 10.0 / (smallest + 1)
+    first = {*np.argsort(-worth)[: room // 2].tolist(), *np.argsort(-worth - 2.0 * promise)[: room // 2].tolist()}
+    assert kept.all() and (first <= {*np.asarray(order).tolist()}) == (not stratified)
+    assert not stratified or {*smallest[order].tolist()} == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("lambda_path", [0.0, 1.0, 10.0])

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import polars.testing
 import pytest
+from benches import bench
 from pprjax_envs import text
 from pprjax_envs.sequence import SymbolOnly
 from pprjax_envs.text import agents, command, experiment, tables
@@ -60,6 +61,17 @@ def test_the_frontier_is_the_best_of_all_sentences(seed, towards, habit):
     for lambda_path in (0.1, 3.0):
         one = pprjax.recourse(task, originals, config.replace(lambda_path=lambda_path), calls=0)
         np.testing.assert_allclose(one.reward, found.at(lambda_path).reward, rtol=1e-4)
+
+
+@pytest.mark.parametrize("habit", ["regret", "link"])
+def test_a_plain_beam_that_keeps_every_prefix_finds_the_best_too(habit):
+    """The rival of bench/text.py."""
+    task, config = world(1, towards="negative"), CONFIG.replace(habit=habit, lambda_path=3.0)
+    original = text.paths(task, ["bab"])
+    best = pprjax.recourse(task, original, config, calls=0)
+    reward, tokens = bench("plain_beam").beam_search(task, original, config, width=4**3, weight=0.0)
+    assert reward == pytest.approx(best.reward[0], rel=1e-5)
+    assert [V, *tokens, 0] == best.paths.to_lists()[0]
 
 
 def test_what_is_offered_are_the_words_and_an_end_after_the_first():
