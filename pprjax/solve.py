@@ -27,7 +27,7 @@ from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.runs import RUNS
 from pprjax.search.n_best import n_best
-from pprjax.search.points import search_points
+from pprjax.search.points import WIDTH, search_points
 from pprjax.stacked import Stack, each
 from pprjax.task import Task
 
@@ -48,6 +48,7 @@ def recourse(
     key: jax.Array | None = None,
     method: Method = "auto",
     calls: int | None = None,
+    beam_width: int = WIDTH,
     n_recourses: int = 1,
     min_distance: int = 1,
     stop: Literal["certified"] | int | None = None,
@@ -71,6 +72,8 @@ def recourse(
         method: see `Method`.
         calls: of "search": steps of the world that the proof of one original may take, or where nothing can be proved
             the beam, about; default 100,000.
+        beam_width: of "search": prefixes of each length that its beam keeps for each number of edits, at least. Where
+            little can be proved, a wider one finds better paths, and takes as many times longer.
         n_recourses: how many recourses an original gets at most, the best first. All that count meet the goal and keep
             the constraints; where fewer were found there are fewer rows, but never none.
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of them, at least.
@@ -92,14 +95,13 @@ def recourse(
     check_config(config, len(originals))
     if isinstance(task, Stack):
         options: dict[str, Any] = dict(
-            key=key, method=method, calls=calls, n_recourses=n_recourses, min_distance=min_distance, stop=stop
+            key=key, method=method, calls=calls, beam_width=beam_width, n_recourses=n_recourses, stop=stop
         )
-        return each(
-            task, originals, config, partial(recourse, chunk=chunk, runs=runs, progress=progress, **options), ids
-        )
+        options |= dict(min_distance=min_distance, chunk=chunk, runs=runs, progress=progress)
+        return each(task, originals, config, partial(recourse, **options), ids)
     check_task(task, originals, config)
     _check_lengths(task, originals, config)
-    _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
+    _check_least(1, n_recourses=n_recourses, min_distance=min_distance, beam_width=beam_width)
     _check_least(0, calls=calls, runs=runs)
     ends = _stop(stop)
     for choice in _choices(task, config, method):
@@ -107,7 +109,7 @@ def recourse(
             if choice == "exact":
                 return exact(task, originals, config, n_recourses=n_recourses, min_distance=min_distance)
             if choice == "search":
-                return _searched_at(task, originals, config, calls, Wanted(n_recourses, min_distance))
+                return _searched_at(task, originals, config, calls, beam_width, Wanted(n_recourses, min_distance))
         except TooLargeError:
             if method == choice:
                 raise
@@ -138,6 +140,7 @@ def frontier(
     method: Method = "auto",
     max_edits: int | None = None,
     calls: int | None = None,
+    beam_width: int = WIDTH,
     n_recourses: int = 1,
     min_distance: int = 1,
     ids: Int[np.ndarray, " B"] | None = None,
@@ -155,6 +158,8 @@ def frontier(
         max_edits: the most edits, at least 0; default as many as there may be. Of vectors, the last bin.
         calls: of "search": steps of the world that the proof of one original may take, or where nothing can be proved
             the beam, about; default 100,000.
+        beam_width: of "search": prefixes of each length that its beam keeps for each number of edits, at least. Where
+            little can be proved, a wider one finds better paths, and takes as many times longer.
         n_recourses: how many paths of each number of edits on the frontier there are at most, the best first. All meet
             the goal and keep the constraints.
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of as many edits, at least.
@@ -169,13 +174,14 @@ def frontier(
     check_config(config, len(originals))
     if isinstance(task, Stack):
         options: dict[str, Any] = dict(
-            key=key, method=method, max_edits=max_edits, calls=calls, n_recourses=n_recourses, min_distance=min_distance
+            key=key, method=method, max_edits=max_edits, calls=calls, beam_width=beam_width, n_recourses=n_recourses
         )
-        return each(task, originals, config, partial(frontier, progress=progress, **options), ids)
+        options |= dict(min_distance=min_distance, progress=progress)
+        return each(task, originals, config, partial(frontier, **options), ids)
     check_task(task, originals, config)
     _check_lengths(task, originals, config)
     _check_least(0, max_edits=max_edits, calls=calls)
-    _check_least(1, n_recourses=n_recourses, min_distance=min_distance)
+    _check_least(1, n_recourses=n_recourses, min_distance=min_distance, beam_width=beam_width)
     apart: dict[str, int] = dict(n_recourses=n_recourses, min_distance=min_distance)
     choices = _choices(task, config, method)
     if "exact" in choices:
@@ -187,7 +193,8 @@ def frontier(
     wanted = Wanted(num_distances=_num_distances(task, originals, config, max_edits), **apart)
     if "search" in choices:
         try:
-            points = search_points(task, originals, config, wanted=wanted, calls=CALLS if calls is None else calls)
+            calls = CALLS if calls is None else calls
+            points = search_points(task, originals, config, wanted=wanted, calls=calls, width=beam_width)
             options = dict(goal=task.goal, lambda_policy=config.lambda_policy, apart=config.apart)
             return ladder.frontier(points, originals, answered_by="search", **options)
         except TooLargeError:
@@ -236,11 +243,14 @@ def _needed(key: jax.Array | None) -> jax.Array:
     return key
 
 
-def _searched_at(task: Task, originals: Paths, config: Config, calls: int | None, wanted: Wanted) -> Recourse:
+def _searched_at(
+    task: Task, originals: Paths, config: Config, calls: int | None, width: int, wanted: Wanted
+) -> Recourse:
     """The best by search at one λ_path."""
     wanted = replace(wanted, num_distances=_num_distances(task, originals, config, None))
     calls, lambda_path = CALLS if calls is None else calls, config.lambda_path
-    points = search_points(task, originals, config, wanted=wanted, calls=calls, lambda_path=lambda_path)
+    sizes: dict[str, int] = dict(calls=calls, width=width)
+    points = search_points(task, originals, config, wanted=wanted, lambda_path=lambda_path, **sizes)
     options: dict[str, Any] = dict(goal=task.goal, lambda_policy=config.lambda_policy, apart=config.apart)
     if wanted.n_recourses == 1:
         return ladder.frontier(points, originals, answered_by="search", **options).at(lambda_path)
@@ -262,8 +272,17 @@ def _num_distances(task: Task, originals: Paths, config: Config, max_edits: int 
         )
     if config.distance != "manhattan":
         costs = UNIT if config.distance == "real" else whole_costs(config)
-        known.append(largest_distance(int(np.max(originals.lengths)), task.horizon + 1, costs))
+        fewest = _fewest_steps(task) + 1
+        known.append(largest_distance(originals.lengths, task.horizon + 1, costs, shortest=fewest))
     return 1 + int(min(known))
+
+
+def _fewest_steps(task: Task) -> int:
+    """The fewest steps of a path that meets the goal, as far as the world says it."""
+    if not (task.deterministic and hasattr(task.env, "steps_to_go")):
+        return 0
+    start = task.reset(jax.random.key(0))
+    return min(int(task.env.steps_to_go(start, task.params)), task.horizon)
 
 
 def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:

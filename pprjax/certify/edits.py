@@ -86,9 +86,10 @@ def distinct[T](
     return chosen
 
 
-def largest_distance(length: int, longest: int, costs: WholeCosts) -> int:
-    """The most that any path of 1 to `longest` symbols can cost as an edit of one of `length`."""
-    path = np.arange(1, longest + 1)
+def largest_distance(lengths: ArrayLike, longest: int, costs: WholeCosts, *, shortest: int = 1) -> int:
+    """The most that any path of `shortest` to `longest` symbols can cost as an edit of an original of one of these
+    lengths, int or int[B]."""
+    length, path = np.unique(lengths)[:, None], np.arange(shortest, longest + 1)
     anew = costs.delete * length + costs.insert * path
     aligned = costs.substitute * np.minimum(length, path) + np.where(
         path < length, costs.delete * (length - path), costs.insert * (path - length)

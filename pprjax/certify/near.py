@@ -105,7 +105,7 @@ def near(
     """
     lengths = np.asarray(originals.lengths, np.int64)
     order = np.argsort(lengths, kind="stable")
-    size, most = len(lengths), largest_distance(int(lengths.max()), weighed.graph.horizon + 1, costs)
+    size, most = len(lengths), largest_distance(lengths, weighed.graph.horizon + 1, costs)
     limit, proved = np.full((size, most + 1), -np.inf), np.ones(size, bool)
     rows: list[tuple[int, list[int]]] = []
     to_come = symbols_to_come(weighed, int(max(np.max(originals.symbols), weighed.graph.symbol.max())) + 1)
@@ -225,7 +225,7 @@ def _solve(weighed: Weighed, batch: Batch, costs: WholeCosts, timed: bool, calls
     Raises:
         TooLargeError: it is too large, and more than one original.
     """
-    last = largest_distance(int(batch.lengths.max()), weighed.graph.horizon + 1, costs)
+    last = largest_distance(batch.lengths, weighed.graph.horizon + 1, costs)
     layers = Layers.begin(weighed, batch, costs, last, timed, calls)
     favourites = _favourites(weighed, batch)
     for i, steps in enumerate(favourites):

@@ -237,10 +237,9 @@ def _strata(
     if shape.stratified:
         places += [_places(ranked.value + more, stratum, num_distances) for more in guided]
     if search.lambda_path is not None:
-        worth = ranked.value + closeness(ranked.smallest, search.lambda_path)
-        any_stratum = jnp.where(hopeful, 0, num_distances)
+        worth = jnp.where(hopeful, ranked.value + closeness(ranked.smallest, search.lambda_path), -jnp.inf)
         turns = num_distances if shape.stratified else 1
-        places += [_places(worth + more, any_stratum, num_distances) // turns for more in guided]
+        places += [_foremost_places(worth + more, room) // turns for more in guided]
     place = jnp.where(hopeful, jnp.stack(places).min(0), size)
     turn = jnp.minimum(place, room) * (num_distances + 1) + stratum
     first, order = jax.lax.top_k(jnp.where(hopeful, -turn.astype(jnp.float32), -jnp.inf), min(room, size))
@@ -256,3 +255,10 @@ def _places(value: Float[Array, " M"], stratum: Int[Array, " M"], num_distances:
     by_value = jnp.lexsort((-value, stratum))
     first = jnp.searchsorted(stratum[by_value], jnp.arange(num_distances + 1))
     return jnp.zeros_like(stratum).at[by_value].set(jnp.arange(len(value)) - first[stratum[by_value]])
+
+
+def _foremost_places(value: Float[Array, " M"], room: int) -> Int[Array, " M"]:
+    """The place of each of the first `room` children by value, M of all others: to sort them would take far longer."""
+    size = len(value)
+    order = jax.lax.top_k(value, min(room, size))[1]
+    return jnp.full(size, size).at[order].set(jnp.arange(len(order)))

@@ -130,12 +130,14 @@ def _no_number(task: Task, i: int) -> str:
 def _contradiction(task: Task, i: int) -> str:
     """What to say of a world of which a path of originals[i] shows that what it says may still come is not so."""
     found = f"a path that was found for originals[{i}]"
-    if hasattr(task.env, "goal_to_go") or hasattr(task.env, "steps_to_go"):
+    timed, bounded = hasattr(task.env, "steps_to_go"), hasattr(task.env, "goal_bound")
+    if hasattr(task.env, "goal_to_go") or (timed and not bounded):
         return f"goal_to_go, steps_to_go: {found} earns more than may still come, or meets the goal earlier"
     if tabulated(task):
         return f"env.state_from_id: {found} earns more than its states may still earn: states of one id must act alike"
     most = float(task.env.goal_bound(task.params))
-    return f"env.goal_bound: {most:g} is not the most R_goal that may still come: {found} earns more"
+    sooner = ", or meets the goal in fewer steps than steps_to_go" if timed else ""
+    return f"env.goal_bound: {most:g} is not the most R_goal that may still come: {found} earns more{sooner}"
 
 
 def _together(task: Task, room: int, length: int) -> int:

@@ -306,6 +306,13 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         del state, params
         return jnp.int32(self.end)
 
+    def steps_to_go(self, state: SequenceState, params: SequenceParams) -> Int[Array, ""]:
+        """The symbols that a sequence still lacks, and its end."""
+        del params
+        least = self.length if self.end is None else self.shortest
+        left = jnp.maximum(least - state.time, 0) + (self.end is not None)
+        return jnp.where(self._complete(state), 0, left)
+
     def goal_bound(self, params: SequenceParams) -> Float[Array, ""]:
         """The end pays a probability."""
         del params

@@ -57,7 +57,7 @@ def both_directions(
         originals = aim.env.paths(data.test_symbols[data.test_labels != wanted])
         key = jax.random.fold_in(jax.random.key(seed), wanted)
         found = {
-            "PPR": recourse(aim, originals, config, key=key, calls=calls),
+            "PPR": recourse(aim, originals, config, key=key, calls=calls, beam_width=settings.BEAM_WIDTH),
             "learned": recourse(aim, originals, config, key=key, method="learn"),
             "published": recourse(aim.replace(goal=None), originals, settings.PAPER, key=key, method="learn"),
         }
@@ -122,7 +122,8 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
     aim = task(data, models, wanted=1)
     first = aim.env.paths(data.test_symbols[data.test_labels == 0])[[0] * len(grid)]
     cells = dataclasses.replace(config, lambda_path=paths, lambda_policy=policies)
-    found = recourse(aim, first, cells, key=jax.random.key(seed), calls=settings.CALLS)
+    sizes = dict(calls=settings.CALLS, beam_width=settings.BEAM_WIDTH)
+    found = recourse(aim, first, cells, key=jax.random.key(seed), **sizes)
     return pl.DataFrame(
         {
             "lambda_path": paths,

@@ -45,6 +45,10 @@ quarter of the paths sample from P_A, so that the others may explore evenly."""
 CALLS = 30_000
 """Steps of the classifier that the proof of one year may take."""
 
+BEAM_WIDTH = 128
+"""Years of each length and number of changed months that the search keeps: little can be proved, and 16 as by default
+lose 2 % of R."""
+
 METHODS = ("PPR", "BL1", "BL2")
 """The methods that are drawn. The table also has what Algorithm 1 learns."""
 

@@ -152,6 +152,7 @@ def small_command(tmp_path, **options):
 def quick_paper(monkeypatch):
     monkeypatch.setattr(temperature_settings, "PAPER", SMALL)  # shares its compilation
     monkeypatch.setattr(temperature_settings, "CALLS", QUICK)
+    monkeypatch.setattr(temperature_settings, "BEAM_WIDTH", 16)
     monkeypatch.setattr(temperature_settings, "HEAT_PATH", (1.0, 10.0))
     monkeypatch.setattr(temperature_settings, "HEAT_POLICY", (0.3,))
 
@@ -212,7 +213,7 @@ def test_each_cell_of_a_heat_map_is_searched_by_itself(data, models, monkeypatch
     original = data.test_symbols[data.test_labels == 0][0]
     found = np.stack([original, *data.train_symbols[data.train_labels == 1][:8]])
 
-    def one_each(aim, originals, config, *, key, calls):
+    def one_each(aim, originals, config, *, key, **sizes):
         paths = task.env.paths(found)
         scores = pprjax.score(aim, originals, paths, config)
         assert list(zip(config.lambda_path, config.lambda_policy, strict=True)) == [
