@@ -7,6 +7,7 @@ says what it does. Installed packages add commands by naming them in that group.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -54,7 +55,18 @@ def _main(argv: list[str]) -> int:
     return _run(commands[name], rest)
 
 
+def _keep_compiled() -> None:
+    """Have JAX keep what it compiles for the next run, unless the user says where, or there is no place for it."""
+    from pprjax.io import cache_folder
+
+    folder = cache_folder() / "compiled"
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+
+
 def _run(command: EntryPoint, argv: list[str]) -> int:
+    _keep_compiled()  # before anything imports JAX
     import tyro
 
     from pprjax.commands.options import registry

@@ -16,6 +16,14 @@ import polars as pl
 from pprjax.errors import UserError
 
 
+def cache_folder() -> Path:
+    """What is slow to make is kept here: $PPRJAX_CACHE, else $XDG_CACHE_HOME/pprjax, else ~/.cache/pprjax."""
+    chosen = os.environ.get("PPRJAX_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pprjax"
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary file beside `path` that takes its place at the end, and is removed if anything fails.

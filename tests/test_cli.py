@@ -34,6 +34,16 @@ assert not heavy, heavy
 """
 
 
+COMPILES = """
+import contextlib
+from pprjax.cli import main
+with contextlib.suppress(SystemExit):
+    main(["gridworld", "--help"])
+import jax
+jax.jit(lambda x: x + 1)(1.0)
+"""
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
@@ -45,6 +55,18 @@ def test_help_and_unknown_commands_wait_for_no_import():
     assert done.stderr.startswith("pprjax: no command 'gridword'; there are: ")
     assert "gridworld" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("said", [None, "elsewhere"])
+def test_what_is_compiled_is_kept_for_the_next_run(said, tmp_path, monkeypatch):
+    for name, value in {"PPRJAX_CACHE": "kept", "JAX_COMPILATION_CACHE_DIR": said}.items():
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, str(tmp_path / value))
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    assert subprocess.run([sys.executable, "-c", COMPILES], capture_output=True, timeout=60).returncode == 0
+    assert any((tmp_path / (said or "kept/compiled")).iterdir())
+    assert said is None or not any((tmp_path / "kept" / "compiled").iterdir())
 
 
 def test_the_knobs_stand_in_groups_the_usual_ones_first(capsys, monkeypatch):

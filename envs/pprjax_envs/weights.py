@@ -14,17 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from pprjax.errors import UserError
+from pprjax.io import cache_folder
 
 FORMAT = 3
 """Part of every hash: raised when networks or training change, so that older weights are left alone."""
-
-
-def cache_folder() -> Path:
-    """$PPRJAX_CACHE, else $XDG_CACHE_HOME/pprjax, else ~/.cache/pprjax."""
-    chosen = os.environ.get("PPRJAX_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pprjax"
 
 
 def chosen_folder(folder: str | os.PathLike | None) -> Path:

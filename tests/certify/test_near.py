@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import pprjax
 from pprjax.certify import layers
-from pprjax.certify.edits import WholeCosts, levenshtein
+from pprjax.certify.edits import WholeCosts, largest_distance, levenshtein
 from pprjax.certify.edits_to_go import NEVER, edits_to_go
 from pprjax.certify.graph import Graph, weigh
 from pprjax.certify.near import merged, near
@@ -99,7 +99,13 @@ def originals(rng, size, count, longest):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**31), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([UNIT, WholeCosts(2, 1, 3)]))
+@given(
+    st.integers(0, 2**31),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([UNIT, WholeCosts(2, 1, 3), WholeCosts(5, 1, 2)]),  # the last: short originals are the farthest
+)
 def test_the_frontier_and_the_best_path_are_those_of_all_paths_there_are(seed, gains, cut, hub, costs):
     """With habits that are charged and with some that pay; originals need be no paths of the graph."""
     rng = np.random.default_rng(seed)
@@ -283,3 +289,19 @@ def test_a_long_path_through_a_hub_takes_memory_for_what_is_near_it():
     tracemalloc.stop()
     assert found.gap[0] == 0
     assert peak < 10_000 * len(row)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 7), min_size=1, max_size=3),
+    shortest=st.integers(1, 4),
+    more=st.integers(0, 4),
+    costs=st.builds(WholeCosts, st.integers(1, 6), st.integers(1, 6), st.integers(1, 6)),
+)
+def test_the_largest_distance_is_that_of_paths_with_nothing_in_common(lengths, shortest, more, costs):
+    far = [
+        levenshtein(np.zeros(n, int), np.ones(m, int), costs)
+        for n in lengths
+        for m in range(shortest, shortest + more + 1)
+    ]
+    assert largest_distance(lengths, shortest + more, costs, shortest=shortest) == max(far)

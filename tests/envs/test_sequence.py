@@ -131,6 +131,18 @@ def test_a_path_is_the_start_and_its_symbols_and_pays_at_its_end():
     np.testing.assert_array_equal(after.class_probs, state.class_probs)
 
 
+@pytest.mark.parametrize(("length", "end", "fewest"), [(4, None, 4), (4, 0, 1), ((2, 4), 0, 3)])
+def test_how_many_steps_are_left_at_least_is_told_at_each(length, end, fewest):
+    env = SequenceEnv(Votes(jnp.zeros((L, V, 2))), 1, num_symbols=V, length=length, end=end)
+    params, key = env.default_params, jax.random.key(0)
+    state = env.reset(key, params)[1]
+    assert int(env.steps_to_go(state, params)) == fewest
+    for left in range(fewest - 1, -1, -1):
+        last = end if end is not None and not left else 1
+        state = env.step_env(key, state, last, params)[1]
+        assert int(env.steps_to_go(state, params)) == left
+
+
 def test_log_probs_sum_to_one_over_all_sequences():
     task = instance(5)
     total_log = np.asarray(log_probs(task.policy, ALL, V)).sum(1)

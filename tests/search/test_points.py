@@ -176,6 +176,17 @@ def test_a_beam_that_steps_more_than_it_keeps_finds_what_another_misses(monkeypa
         assert found.best.value[0, 1] == (pytest.approx(truth, abs=1e-4) if breadth > 1 else -np.inf)
 
 
+def test_a_wider_beam_finds_better_paths():
+    task, config = sequences(3), pprjax.Config(lambda_policy=0.3, lambda_path=1.0)
+    originals = task.env.paths(ALL[::16])
+    narrow, wide = (pprjax.recourse(task, originals, config, calls=0, beam_width=width) for width in (1, 16))
+    assert (wide.reward >= narrow.reward - 1e-6).all() and (wide.reward > narrow.reward + 1e-3).any()
+    rungs = [len(pprjax.frontier(task, originals, config, calls=0, beam_width=width).value) for width in (1, 16)]
+    assert rungs[0] < rungs[1]
+    with pytest.raises(ValueError, match="beam_width: expected at least 1, got 0"):
+        pprjax.recourse(task, originals, beam_width=0)
+
+
 def test_what_no_proof_can_use_makes_the_beam_wider():
     task = sequences(0)
 
