@@ -23,6 +23,7 @@ SIZES: dict[str, dict[str, object]] = {
         "num_test": 4,
         "max_edits": 1,
         "calls": 300,
+        "beam_width": 16,
     },
     "03-mario": {"iterations": 2},
     "04-text": {"steps": 10, "max_edits": 2},
