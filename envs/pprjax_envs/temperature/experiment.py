@@ -122,8 +122,7 @@ def heat_map(data: Data, models: Models, config: Config, *, seed: int = 0) -> pl
     aim = task(data, models, wanted=1)
     first = aim.env.paths(data.test_symbols[data.test_labels == 0])[[0] * len(grid)]
     cells = dataclasses.replace(config, lambda_path=paths, lambda_policy=policies)
-    sizes = dict(calls=settings.CALLS, beam_width=settings.BEAM_WIDTH)
-    found = recourse(aim, first, cells, key=jax.random.key(seed), **sizes)
+    found = recourse(aim, first, cells, key=jax.random.key(seed), calls=settings.CALLS, beam_width=settings.BEAM_WIDTH)
     return pl.DataFrame(
         {
             "lambda_path": paths,
