@@ -273,7 +273,7 @@ def _num_distances(task: Task, originals: Paths, config: Config, max_edits: int 
     if config.distance != "manhattan":
         costs = UNIT if config.distance == "real" else whole_costs(config)
         fewest = _fewest_steps(task) + 1
-        known.append(largest_distance(originals.lengths, task.horizon + 1, costs, shortest=fewest))
+        known.append(largest_distance(np.asarray(originals.lengths), task.horizon + 1, costs, shortest=fewest))
     return 1 + int(min(known))
 
 

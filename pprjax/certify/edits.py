@@ -86,9 +86,11 @@ def distinct[T](
     return chosen
 
 
-def largest_distance(lengths: ArrayLike, longest: int, costs: WholeCosts, *, shortest: int = 1) -> int:
+def largest_distance(
+    lengths: int | Int[np.ndarray, " B"], longest: int, costs: WholeCosts, *, shortest: int = 1
+) -> int:
     """The most that any path of `shortest` to `longest` symbols can cost as an edit of an original of one of these
-    lengths, int or int[B]."""
+    lengths."""
     length, path = np.unique(lengths)[:, None], np.arange(shortest, longest + 1)
     anew = costs.delete * length + costs.insert * path
     aligned = costs.substitute * np.minimum(length, path) + np.where(

@@ -7,7 +7,7 @@ from pathlib import Path
 import tyro
 
 from pprjax.errors import UserError
-from pprjax.logs.advice import advice, closer, custom, proof, shorter, shown_of, times
+from pprjax.logs.advice import advice, closer, custom, numbered, proof, shorter, shown_of
 from pprjax.logs.outputs import beside, earns
 from pprjax.logs.words import counted
 
@@ -97,12 +97,12 @@ def drawing(row: dict, rewarded: bool = True):
     shown = Table(box=box.SIMPLE_HEAD)
     if not row["edits"]:
         shown.add_column("original")
-        for state in times(row["original"]):
+        for state in numbered(row["original"]):
             shown.add_row(Text(state))
         return Group(title, shown)
     for name in ("original", "", "recourse", "action"):
         shown.add_column(name)
-    old, new = iter(times(row["original"])), iter(map(str, row["recourse"]))
+    old, new = iter(numbered(row["original"])), iter(map(str, row["recourse"]))
     actions = iter([*row["actions"], ""])
     for edit in row["edits"]:
         before = "" if edit == "+" else next(old)

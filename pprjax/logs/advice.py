@@ -86,7 +86,7 @@ def proof(row: dict) -> str:
     return f", {f'within {math.ceil(gap * 1e4) / 100:g} % of the best' if gap > 0 else 'proved best'}{likely}"
 
 
-def times(path: list) -> list[str]:
+def numbered(path: list) -> list[str]:
     """The names of a path's states, from their second time on with a number: pay, exit, pay (2)."""
     seen, names = Counter(), []
     for name in map(str, path):
@@ -98,9 +98,9 @@ def times(path: list) -> list[str]:
 def _departures(original: list, recourse: list, edits: str) -> list[tuple[str | None, list[str], list[str]]]:
     """Where edits follow one another: the state before them that both paths share, those added and those dropped.
 
-    States of the original are numbered as `times` does.
+    States of the original are numbered as `numbered` does.
     """
-    old, new = iter(times(original)), iter(map(str, recourse))
+    old, new = iter(numbered(original)), iter(map(str, recourse))
     found, after, added, dropped = [], None, [], []
     for edit in [*edits, "="]:
         if edit == "=":

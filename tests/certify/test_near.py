@@ -304,4 +304,4 @@ def test_the_largest_distance_is_that_of_paths_with_nothing_in_common(lengths, s
         for n in lengths
         for m in range(shortest, shortest + more + 1)
     ]
-    assert largest_distance(lengths, shortest + more, costs, shortest=shortest) == max(far)
+    assert largest_distance(np.array(lengths), shortest + more, costs, shortest=shortest) == max(far)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from pprjax.cli import main
 from pprjax.commands.show import drawing, ladder
-from pprjax.logs.advice import advice, closer, custom, times
+from pprjax.logs.advice import advice, closer, custom, numbered
 from pprjax.logs.edits import alignments
 from pprjax.paths import Paths
 
@@ -39,7 +39,7 @@ def test_in_a_sentence(original, recourse, said):
 
 
 def test_a_state_is_numbered_from_its_second_time_on():
-    assert times(["pay", "exit", "pay", 3, "pay"]) == ["pay", "exit", "pay (2)", "3", "pay (3)"]
+    assert numbered(["pay", "exit", "pay", 3, "pay"]) == ["pay", "exit", "pay (2)", "3", "pay (3)"]
     lines = printed(drawing(whole("shop cart shop", "shop cart shop pay")))
     assert [line.split()[:2] for line in lines[4:7]] == [["shop", "shop"], ["cart", "cart"], ["shop", "(2)"]]
 
@@ -52,7 +52,7 @@ letters = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8)
 def test_every_state_that_comes_or_goes_is_named_once(original, recourse):
     found = row(original, recourse)
     text = advice(found)
-    ahead, behind, added, dropped = list(recourse), times(original), [], []
+    ahead, behind, added, dropped = list(recourse), numbered(original), [], []
     for edit in found["edits"]:
         new = ahead.pop(0) if edit != "-" else None
         old = behind.pop(0) if edit != "+" else None
