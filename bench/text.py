@@ -114,9 +114,7 @@ class Graders:
         if gguf is not None:
             from pprjax_envs.text.huggingface import LanguageModel
 
-            self.large = LanguageModel(
-                str(gguf.parent), gguf_file=gguf.name, start="<|endoftext|>"
-            )  # as it was trained
+            self.large = LanguageModel(str(gguf), start="<|endoftext|>")  # as it was trained
 
     def perplexities(self, texts: Sequence[str]) -> dict[str, float]:
         """The medians over the texts, as they are read, under each model that there is."""

@@ -35,6 +35,7 @@ def main(
     out: Path = Path("out/text"),
     corpus: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[=FILE]")] = ("psalms", "kings"),
     model: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=FOLDER")] = (),
+    model_start: str | None = None,
     judge: str = "vader",
     towards: Literal["positive", "negative"] | None = None,
     lambdas: tuple[float, ...] = (),
@@ -57,7 +58,9 @@ def main(
         input: a file with a sentence on each line, instead of one sentence; prints how many are rewritten a second.
         out: the folder to write to; made if it is missing.
         corpus: the authors: psalms, kings or asv (of the American Standard Version), or NAME=file.txt.
-        model: more authors: causal language models of Hugging Face, each in a folder.
+        model: more authors: causal language models of Hugging Face, NAME=FOLDER or NAME=FILE.gguf.
+        model_start: the token that a text of theirs begins with; default the tokenizer's own, which in a model made
+            for chats may ask for no sentence.
         judge: whose sentiment is wanted: vader, textblob, or the folder of a Hugging Face classifier. The table also
             shows a judge that was not asked.
         towards: the wanted sentiment; default: the opposite of the sentence's own, and positive for a neutral one.
@@ -90,7 +93,8 @@ def main(
 
     console = Console()
     judges = _judges(judge)
-    authors = _authors(corpus, model, seed, cache, console)
+    models = [_model(spec, model_start) for spec in model]
+    authors = _authors(corpus, models, seed, cache, console)
     trained = time.perf_counter()
     with compile_seconds() as compiling:
         table, rejected = ladders(authors, wanted, judges, config, constraints=constraints, max_words=max_words)
@@ -210,12 +214,12 @@ def _sentences(sentence: str | None, path: Path | None, towards: str | None) -> 
 
 
 def _authors(
-    corpus: Sequence[str], model: Sequence[str], seed: int, cache: Path | None, console: Console
+    corpus: Sequence[str], models: Sequence[LanguageModel], seed: int, cache: Path | None, console: Console
 ) -> list[Author | LanguageModel]:
     """The authors of the corpora, trained or read back, and those of Hugging Face."""
     from pprjax_envs.text.corpus import named
 
-    corpora, models = [named(spec) for spec in corpus], [_model(spec) for spec in model]
+    corpora = [named(spec) for spec in corpus]
     names = [author.name for author in (*corpora, *models)]
     if len(set(names)) < len(names) or not names:
         raise UserError(f"corpus: expected authors of different names, got {', '.join(names) or 'none'}")
@@ -245,13 +249,13 @@ def _author(corpus: Corpus, seed: int, cache: Path | None, console: Console) -> 
     return author
 
 
-def _model(spec: str) -> LanguageModel:
+def _model(spec: str, start: str | None) -> LanguageModel:
     from pprjax_envs.text.huggingface import LanguageModel
 
-    name, sign, folder = spec.partition("=")
-    if not (sign and name and folder):
-        raise UserError(f"model: expected NAME=FOLDER, got {spec!r}")
-    model = LanguageModel(folder)
+    name, sign, place = spec.partition("=")
+    if not (sign and name and place):
+        raise UserError(f"model: expected NAME=FOLDER or NAME=FILE.gguf, got {spec!r}")
+    model = LanguageModel(place, start=start)
     model.name = name
     return model
 

@@ -38,14 +38,13 @@ class LanguageModel:
     with a sliding window, or without position numbers) reads each new prefix from its start.
 
     Args:
-        model: a folder, or the id of a model on the hub.
+        model: a folder, a GGUF file, or the id of a model on the hub.
         device: as PyTorch names it.
         dtype: the weights' type, as PyTorch names it.
         batch_size: prefixes run at once, at least 1.
         memory: bytes that what is kept may take.
         start: the token that a text begins with; default the tokenizer's own for it, or else its end.
         end: the token that ends a text; default the tokenizer's own for it.
-        gguf_file: a file of the folder that has the weights in GGUF.
         download: fetch from the hub what is not here.
 
     Raises:
@@ -64,15 +63,13 @@ class LanguageModel:
         memory: int = MEMORY,
         start: str | None = None,
         end: str | None = None,
-        gguf_file: str | None = None,
         download: bool = False,
     ):
         for name, value, least in (("batch_size", batch_size, 1), ("memory", memory, 0)):
             if value < least:
                 raise UserError(f"{name}: expected at least {least}, got {value}")
-        self.network, self.tokenizer = load(
-            "AutoModelForCausalLM", model, device=device, dtype=dtype, gguf_file=gguf_file, download=download
-        )
+        options: dict[str, Any] = dict(device=device, dtype=dtype, download=download)
+        self.network, self.tokenizer = load("AutoModelForCausalLM", model, **options)
         self.name = model
         self.passes = 0
         """Prefixes run through the model so far."""

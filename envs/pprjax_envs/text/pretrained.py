@@ -16,22 +16,20 @@ def load(
     *,
     device: str = "cpu",
     dtype: str = "float32",
-    gguf_file: str | None = None,
     download: bool = False,
 ) -> tuple[Any, Any]:
     """A pretrained model, ready to be asked, and its tokenizer.
 
     Args:
         kind: transformers' class of models, as "AutoModelForCausalLM".
-        model: a folder, or the id of a model on the hub.
+        model: a folder, a GGUF file, or the id of a model on the hub.
         device: as PyTorch names it.
         dtype: the weights' type, as PyTorch names it.
-        gguf_file: a file of the folder that has the weights in GGUF.
         download: fetch from the hub what is not here.
 
     Raises:
         ValueError: the extra `hf` is missing, PyTorch knows no such device or type, or the folder has no such model.
-        FileNotFoundError: there is no such folder, or the model is not here and download is off.
+        FileNotFoundError: there is no such folder or file, or the model is not here and download is off.
         OSError: a file of the model is missing or broken.
     """
     try:
@@ -46,14 +44,15 @@ def load(
         raise UserError(f"device: {str(error).splitlines()[0]}") from error
     if not isinstance(getattr(torch, dtype, None), torch.dtype):
         raise UserError(f"dtype: expected a type of PyTorch such as float32 or bfloat16, got {dtype!r}")
-    folder = Path(model).expanduser()
+    folder, options = Path(model).expanduser(), dict[str, Any](local_files_only=not download)
+    if folder.suffix == ".gguf":
+        if not folder.is_file():
+            raise FileNotFoundError(f"model: no such file: {model}")
+        folder, options["gguf_file"] = folder.parent, folder.name
     if folder.is_dir():
         model = str(folder)
     elif folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
         raise FileNotFoundError(f"model: no such folder: {model}")
-    options: dict[str, Any] = {"local_files_only": not download}
-    if gguf_file is not None:
-        options["gguf_file"] = gguf_file
     try:
         network = getattr(transformers, kind).from_pretrained(model, dtype=getattr(torch, dtype), **options)
         tokenizer = transformers.AutoTokenizer.from_pretrained(model, **options)

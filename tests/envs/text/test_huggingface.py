@@ -1,6 +1,7 @@
 """Hugging Face's models as P_A, against the model itself reading every prefix whole; small random ones, made here."""
 
 import importlib.util
+import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import tiny_models  # skips these tests where the extra `hf` is not installed
 from pprjax_envs.sequence import SymbolOnly
 from pprjax_envs.sequence import log_probs as log_probs_of
+from pprjax_envs.text import command
 from pprjax_envs.text.huggingface import LanguageModel
 from pprjax_envs.text.huggingface_policy import FAILED, FINE
 from tiny_models import CONFIGS, END, KEEPS, ROOM, WORDS, V, torch, whole
@@ -300,11 +302,21 @@ def test_mistakes_about_a_model(folders, make, tmp_path, monkeypatch):
         LanguageModel(make(end=None))
     with pytest.raises(FileNotFoundError, match=r"model: no such folder: .*absent"):
         LanguageModel(str(tmp_path / "absent"))
-    with pytest.raises(OSError, match=r"absent\.gguf"):
-        LanguageModel(folder, gguf_file="absent.gguf")
+    with pytest.raises(FileNotFoundError, match=r"model: no such file: .*absent\.gguf"):
+        LanguageModel(f"{folder}/absent.gguf")
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ValueError, match=r"model: needs transformers and PyTorch, which .*pprjax.hf.* brings"):
         LanguageModel(folder)
+
+
+def test_the_command_begins_a_text_as_it_is_told(make, tmp_path):
+    """And rewrites otherwise, for the model thinks otherwise of what follows."""
+    folder, told = make(), []
+    for start in (None, "cup"):
+        out = tmp_path / str(start)
+        command.main("she was sad", out=out, corpus=(), model=(f"tiny={folder}",), model_start=start, max_words=4)
+        told.append(json.loads((out / "summary.json").read_text())["summary"][0]["s_policy"])
+    assert told[0] != told[1]
 
 
 def test_mistakes_about_texts(folders, make):
@@ -335,8 +347,7 @@ def test_smollm2():
     folder = Path(spec.origin).parent
     end = "<|endoftext|>"
     model = LanguageModel(
-        str(folder),
-        gguf_file=next(folder.glob("*.gguf")).name,
+        str(next(folder.glob("*.gguf"))),
         start=end,
         end=end,
         dtype="float64",  # in float32 this model's own answer to a start alone is 5e-4 off

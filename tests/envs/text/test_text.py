@@ -63,7 +63,7 @@ def test_the_frontier_is_the_best_of_all_sentences(seed, towards, habit):
         np.testing.assert_allclose(one.reward, found.at(lambda_path).reward, rtol=1e-4)
 
 
-@pytest.mark.parametrize("habit", ["regret", "link"])
+@pytest.mark.parametrize("habit", [pytest.param("regret", marks=pytest.mark.slow), "link"])
 def test_a_plain_beam_that_keeps_every_prefix_finds_the_best_too(habit):
     """The rival of bench/text.py."""
     task, config = world(1, towards="negative"), CONFIG.replace(habit=habit, lambda_path=3.0)
@@ -342,7 +342,7 @@ def test_edits_are_marked():
         ("c " * 11, {}, "sentence: expected 1 to 10 words, got 11"),
         ("c", {"corpus": ("language", "none=nowhere.txt")}, "corpus: expected one of psalms, kings, asv"),
         ("c", {"corpus": ()}, "corpus: expected authors of different names, got none"),
-        ("c", {"model": ("nothing",)}, "model: expected NAME=FOLDER, got 'nothing'"),
+        ("c", {"model": ("nothing",)}, "model: expected NAME=FOLDER or NAME=FILE.gguf, got 'nothing'"),
         ("c", {"input": "sentences.txt"}, "input: expected a sentence or a file, got both"),
         (None, {"input": Path("nowhere.txt")}, r"input: can't read nowhere.txt \(No such file"),
         ("c", {"lambdas": (1.0, float("nan"))}, "lambdas: expected finite numbers of at least 0, got nan"),
