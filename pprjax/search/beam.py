@@ -41,7 +41,7 @@ class Shape(NamedTuple):
     breadth: int = 1  # children that are stepped for each that is kept, where the world tells the symbols that follow
     # of the world's `promise` of a prefix beside v, where nodes are ranked; each has its own order, and all take turns
     weights: tuple[float, ...] = (0.0,)
-    stratified: bool = True  # each number of edits has places of its own; False, at one λ_path: all go to the best by R
+    thorough: bool = False  # of each node every child is ranked that there may be room for
 
     @property
     def room(self) -> int:
@@ -51,7 +51,7 @@ class Shape(NamedTuple):
     @property
     def candidates(self) -> int:
         """Children of a node that are ranked by each order, beside those that lead to symbols of τ₀."""
-        return CANDIDATES * self.width if self.stratified else self.room
+        return self.room if self.thorough else CANDIDATES * self.width
 
 
 @struct.dataclass
@@ -106,7 +106,7 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: S
         edges, left = _foremost(search, best, children, orders, shape.candidates)
         at = edges.parent, edges.action
         ranked = Ranked(value[at], promise[at], children.smallest[at], children.bound[at], edges.there)
-        order, kept, lost = _strata(search, best, ranked, shape, shape.breadth * shape.room)
+        order, kept, lost = _strata(search, best, ranked, shape.weights, shape.breadth * shape.room)
         edges = Edges(parent=edges.parent[order], action=edges.action[order], there=kept)
         dropped = _also(dropped, jnp.maximum(left, lost), promise)
     else:
@@ -116,7 +116,7 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: S
     if len(edges.there) > shape.room:
         promise, value = search.promise(longer), search.value(longer.goal, longer.charged)
         ranked = Ranked(value, promise, longer.smallest, value + jax.vmap(search.to_come)(longer.state), longer.alive)
-        order, kept, lost = _strata(search, best, ranked, shape, shape.room)
+        order, kept, lost = _strata(search, best, ranked, shape.weights, shape.room)
         longer = replace(jax.tree.map(lambda x: x[order], longer), alive=kept)
         dropped = _also(dropped, lost, promise)
     return longer, Beam(best=best, dropped=dropped, calls=calls + edges.there.sum())
@@ -219,27 +219,23 @@ def _also(dropped: Float[Array, " E"], lost: Float[Array, " E"], told: Float[Arr
 
 
 def _strata(
-    search: Search, best: Ladder, ranked: Ranked, shape: Shape, room: int
+    search: Search, best: Ladder, ranked: Ranked, weights: tuple[float, ...], room: int
 ) -> tuple[Int[Array, " room"], Bool[Array, " room"], Float[Array, " E"]]:
     """The children that go on, which of these places are filled, and for each e the largest bound of the others of
     m = e.
 
     The first of each stratum and weight come first, then the second of each, and so on, so that every stratum has as
     many places as any other, and leaves those that it does not need. Where one λ_path is asked for, as many places as
-    all strata have together go to those of the largest v + λ_path / (m + 1), whatever their stratum; where the shape is
-    not stratified, all places do.
+    all strata have together go to those of the largest v + λ_path / (m + 1), whatever their stratum.
     """
     num_distances, size = len(best.value), len(ranked.value)
     hopeful = ranked.there & search.matters(best.value, ranked.bound, ranked.smallest)
     stratum = jnp.where(hopeful, rung_of(ranked.smallest), num_distances)
-    guided = [weight * ranked.promise for weight in shape.weights]
-    places = []
-    if shape.stratified:
-        places += [_places(ranked.value + more, stratum, num_distances) for more in guided]
+    guided = [weight * ranked.promise for weight in weights]
+    places = [_places(ranked.value + more, stratum, num_distances) for more in guided]
     if search.lambda_path is not None:
         worth = jnp.where(hopeful, ranked.value + closeness(ranked.smallest, search.lambda_path), -jnp.inf)
-        turns = num_distances if shape.stratified else 1
-        places += [_foremost_places(worth + more, room) // turns for more in guided]
+        places += [_foremost_places(worth + more, room) // num_distances for more in guided]
     place = jnp.where(hopeful, jnp.stack(places).min(0), size)
     turn = jnp.minimum(place, room) * (num_distances + 1) + stratum
     first, order = jax.lax.top_k(jnp.where(hopeful, -turn.astype(jnp.float32), -jnp.inf), min(room, size))

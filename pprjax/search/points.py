@@ -186,7 +186,7 @@ def _shape(task: Task, config: Config, num_distances: int, width: int, calls: in
     if provable(task, config):
         return shape
     if knows_next(task) and guesses(task):
-        shape = shape._replace(weights=GUESSED_WEIGHTS, stratified=not alone)
+        shape = shape._replace(weights=GUESSED_WEIGHTS, thorough=alone)
     elif knows_next(task) and guides(task):
         shape = shape._replace(breadth=min(BREADTH, task.num_actions), weights=WIDE_WEIGHTS)
     stepped = shape.breadth if knows_next(task) else task.num_actions  # for each node that is kept

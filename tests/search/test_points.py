@@ -21,7 +21,7 @@ from pprjax.ladder import Wanted
 from pprjax.limits import TooLargeError
 from pprjax.rollout import trace
 from pprjax.search import beam, points
-from pprjax.search.nodes import Children, Search, needed, needed_beside
+from pprjax.search.nodes import Children, Search, needed, needed_beside, root
 from pprjax.search.points import search_points
 
 ROOMY = 21  # for each of 12 distances: room for all paths of a small world, at most 3^5
@@ -202,18 +202,18 @@ def test_what_no_proof_can_use_makes_the_beam_wider():
 
 def test_where_a_world_guesses_before_the_step_none_is_taken_to_find_out():
     task = text_fake.world()
-    for alone in (False, True):  # one λ_path, without a proof: numbers of edits have no places of their own
+    for alone in (False, True):  # one λ_path, without a proof: all that there may be room for is ranked
         for habit, expected in (
-            ("link", points.Shape(4, 16, weights=points.GUESSED_WEIGHTS, stratified=not alone)),
+            ("link", points.Shape(4, 16, weights=points.GUESSED_WEIGHTS, thorough=alone)),
             ("regret", points.Shape(4, 16, weights=points.WEIGHTS)),
         ):
             assert points._shape(task, pprjax.Config(habit=habit), 4, 16, calls=0, alone=alone) == expected
 
 
-@pytest.mark.parametrize("stratified", [True, False])
-def test_who_goes_on_where_one_answer_is_wanted(stratified):
-    """The best by v + λ_path / (m + 1) with and without the promise; in strata half of the places are not theirs."""
-    rng, size, room = np.random.default_rng(3), 60, 12
+def test_who_goes_on_where_one_answer_is_wanted():
+    """Half of the places are for the best by v + λ_path / (m + 1), with the promise and without, and every number of$
+    edits has some."""
+    rng, size, room = np.random.default_rng(3), 60, 16
     task = sequences(0)
     original = trace(task, jnp.array([4, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0))
     search = Search(task, original, pprjax.Config(habit="link"), jnp.float32(10.0))
@@ -221,12 +221,27 @@ def test_who_goes_on_where_one_answer_is_wanted(stratified):
     value = rng.normal(size=size) - 3.0 * smallest  # so that the best are those of no edit
     ranked = beam.Ranked(*map(jnp.asarray, (value, promise, smallest, np.full(size, np.inf), np.ones(size, bool))))
     best = ladder.empty(task, Wanted(num_distances=4))
-    shape = beam.Shape(4, room // 4, weights=(0.0, 2.0), stratified=stratified)
-    order, kept, _ = beam._strata(search, best, ranked, shape, room)
+    order, kept, _ = beam._strata(search, best, ranked, (0.0, 2.0), room)
     worth = value + 10.0 / (smallest + 1)
-    first = {*np.argsort(-worth)[: room // 2].tolist(), *np.argsort(-worth - 2.0 * promise)[: room // 2].tolist()}
-    assert kept.all() and (first <= {*np.asarray(order).tolist()}) == (not stratified)
-    assert not stratified or {*smallest[order].tolist()} == {0, 1, 2, 3}
+    first = {*np.argsort(-worth)[: room // 4].tolist(), *np.argsort(-worth - 2.0 * promise)[: room // 4].tolist()}
+    assert kept.all() and first <= {*np.asarray(order).tolist()}
+    assert {*smallest[order].tolist()} == {0, 1, 2, 3}
+
+
+def test_a_thorough_beam_ranks_as_many_children_as_there_is_room_for():
+    """One node with many children fills the layer."""
+    size = 60
+    task = sequences(0, num_symbols=size)
+    search = Search(
+        task, trace(task, jnp.array([size, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0)), pprjax.Config(habit="link")
+    )
+    best, alive = ladder.empty(task, Wanted(num_distances=L + 1)), []
+    for thorough in (False, True):
+        shape = beam.Shape(L + 1, 8, thorough=thorough)
+        start = beam.Beam(best=best, dropped=jnp.full(L + 1, -jnp.inf), calls=jnp.int32(0))
+        nodes, _ = beam._layer(search, root(search, shape.room), start, jnp.int32(0), shape)
+        alive.append(int(nodes.alive.sum()))
+    assert alive[0] < alive[1] == shape.room
 
 
 @pytest.mark.parametrize("lambda_path", [0.0, 1.0, 10.0])
