@@ -63,6 +63,9 @@ class ObservationPolicy:
     weights: Any = ()  # the first argument of the function, traced
     temperature: float = 1.0  # above 0; small is greedy
 
+    def __post_init__(self):
+        _check_temperature(self.temperature)
+
     def init(self) -> Carry:
         return ()
 
@@ -97,6 +100,12 @@ def on_host(function: Callable[[np.ndarray], Any], num_actions: int) -> Callable
     return asked
 
 
+def _check_temperature(temperature: Any) -> None:
+    """Raise a ValueError for a number that is no temperature; what JAX traces is not looked at."""
+    if isinstance(temperature, float | int | np.number) and not 0 < temperature < np.inf:
+        raise UserError(f"temperature: expected a finite number above 0, got {temperature}")
+
+
 def softmax(
     values: Float[Array, "S A"], *, temperature: float = 1.0, available: Bool[Array, "S A"] | None = None
 ) -> Float[Array, "S A"]:
@@ -106,6 +115,10 @@ def softmax(
         values: Q(s, a).
         temperature: above 0, in the unit of Q; small is greedy.
         available: which actions exist in each state, at least one a state; default all.
+
+    Raises:
+        ValueError: temperature is not above 0, or not finite.
     """
+    _check_temperature(temperature)
     where = jnp.ones_like(values, bool) if available is None else available
     return jax.nn.softmax(values / temperature, axis=-1, where=where)

@@ -382,3 +382,14 @@ def test_a_goal_on_states_asks_the_environment_whatever_is_wrapped_around_it():
         originals = pprjax.Paths.from_lists([path])
         found = pprjax.exact(Task(world, policy, goal=goal, constraints=rules), originals, pprjax.Config())
         assert found.status.tolist() == ["reached_goal"] and found.paths.actions_to_lists() == [[0, 0, 1]]
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, float("nan"), float("inf")])
+def test_a_temperature_that_is_none_is_refused(temperature):
+    """A negative one would turn all preferences round."""
+    with pytest.raises(ValueError, match=f"temperature: expected a finite number above 0, got {temperature}"):
+        softmax(jnp.zeros((2, 3)), temperature=temperature)
+    with pytest.raises(ValueError, match="temperature: expected a finite number above 0"):
+        pprjax.ObservationPolicy(lambda weights, observation: observation, temperature=temperature)
+    traced = jax.jit(lambda t: pprjax.ObservationPolicy(lambda w, x: x, temperature=t).step((), jnp.arange(2.0))[1])
+    np.testing.assert_allclose(traced(2.0), jax.nn.log_softmax(jnp.arange(2.0) / 2), rtol=1e-6)

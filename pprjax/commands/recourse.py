@@ -128,6 +128,10 @@ def _read(log: Log) -> str:
     bad = log.rejected
     if bad.height:
         lines.append(f"{counted(bad.height, 'bad row')}, and the paths that they are in are left out:")
+        nameless = bad["path"].null_count()
+        if nameless:
+            rows = counted(nameless, "row")
+            lines.append(f"  ({rows} without a path's name: which paths lack a step is not known)")
         lines += [f"  {placed(row['file'], row['line'])}: {row['reason']}" for row in bad.head(FIRST).to_dicts()]
     return "\n".join(lines)
 
@@ -178,8 +182,9 @@ def _wider(done: dict[str, Any]) -> str:
     wider, every = done["num_wider"], done["num_ladders"]
     if not wider:
         return ""
-    change = "changes more than it needs" if wider == 1 else "change more than they need"
-    return f"\n{wider:,} of {counted(every, 'recourse')} {change}: see `pprjax show`."
+    make = "makes" if wider == 1 else "make"
+    told = f"{wider:,} of {counted(every, 'recourse')} {make} more edits than reach the goal, as the agent would"
+    return f"\n{told}: see `pprjax show`."
 
 
 def _written(job: Job, done: dict[str, Any]) -> str:

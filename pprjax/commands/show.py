@@ -7,7 +7,7 @@ from pathlib import Path
 import tyro
 
 from pprjax.errors import UserError
-from pprjax.logs.advice import advice, closer, custom, numbered, proof, shorter, shown_of
+from pprjax.logs.advice import advice, closer, custom, numbered, proof, shorter, shown_of, spelled
 from pprjax.logs.outputs import beside, earns
 from pprjax.logs.words import counted
 
@@ -102,7 +102,7 @@ def drawing(row: dict, rewarded: bool = True):
         return Group(title, shown)
     for name in ("original", "", "recourse", "action"):
         shown.add_column(name)
-    old, new = iter(numbered(row["original"])), iter(map(str, row["recourse"]))
+    old, new = iter(numbered(row["original"])), iter(map(spelled, row["recourse"]))
     actions = iter([*row["actions"], ""])
     for edit in row["edits"]:
         before = "" if edit == "+" else next(old)

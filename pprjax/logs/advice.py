@@ -47,8 +47,8 @@ def custom(row: dict, steps: list[dict]) -> str:
     times = sum(step["count"] for step in there if step["action"] == action)
     every = sum(step["count"] for step in there)
     went = list(map(str, row["actions"])) == list(map(str, row["recourse"][1:]))
-    done = f"went to {action} next" if went else f"did {action}"
-    return f"After {state}, {row['agent']} {done} {times} of {counted(every, 'time')}." if every else ""
+    done = f"went to {spelled(action)} next" if went else f"did {spelled(action)}"
+    return f"After {spelled(state)}, {row['agent']} {done} {times} of {counted(every, 'time')}." if every else ""
 
 
 def closer(row: dict, rungs: list[dict]) -> str:
@@ -86,10 +86,16 @@ def proof(row: dict) -> str:
     return f", {f'within {math.ceil(gap * 1e4) / 100:g} % of the best' if gap > 0 else 'proved best'}{likely}"
 
 
+def spelled(name: object) -> str:
+    """A state's name, in quotes where a comma in it, or a blank at an end, would mislead."""
+    text = str(name)
+    return f'"{text}"' if "," in text or text != text.strip() else text
+
+
 def numbered(path: list) -> list[str]:
     """The names of a path's states, from their second time on with a number: pay, exit, pay (2)."""
     seen, names = Counter(), []
-    for name in map(str, path):
+    for name in map(spelled, path):
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     return names
@@ -100,7 +106,7 @@ def _departures(original: list, recourse: list, edits: str) -> list[tuple[str | 
 
     States of the original are numbered as `numbered` does.
     """
-    old, new = iter(numbered(original)), iter(map(str, recourse))
+    old, new = iter(numbered(original)), iter(map(spelled, recourse))
     found, after, added, dropped = [], None, [], []
     for edit in [*edits, "="]:
         if edit == "=":

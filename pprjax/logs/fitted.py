@@ -192,7 +192,7 @@ class Fitted:
         magnitudes: Float[np.ndarray, " B"],
     ) -> Bool[np.ndarray, " B"]:
         """Which logged paths, PAD after their ends, meet the goal already, by R_goal or in a state on the way, and keep
-        the rules up to there.
+        the rules up to there. What is to be avoided must be avoided to their ends.
 
         Args:
             rewards: R_goal = Σ r_t, and magnitudes Σ|r_t|.
@@ -204,6 +204,9 @@ class Fitted:
             met = np.asarray(self.goal(earned))
         else:
             met = self._arrives(states).any(1)
+            if self.marks.size and not self.learned_goal:
+                possible = self.ends.reshape(-1, len(self.states)).any(1)
+                met &= possible[marks.visited(states, self.marks)[:, -1]]
         return met & product(self.rules).accepts(self.until_met(states)) if self.rules else met
 
     def _arrives(self, states: Int[np.ndarray, "B N"]) -> Bool[np.ndarray, "B N"]:

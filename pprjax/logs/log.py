@@ -21,7 +21,7 @@ HELD_OUT = 10
 
 TABLES = ("counts", "alone", "rejected")
 SIZES = ("num_paths", "longest", "num_rows", "left_out", "ends", "torn", "shared", "alike")
-SAYS = (*SIZES, "acted", "rewarded", "labelled", "files", "edges")
+SAYS = (*SIZES, "acted", "rewarded", "labelled", "files", "unused", "edges")
 
 END = "end after "
 """How the name of a state begins to which the action of a last row leads."""
@@ -46,6 +46,7 @@ class Log:
     rejected: pl.DataFrame  # file, line, agent, path, reason
     columns: Columns = Columns()  # what was taken for what; None for what the log does not say
     edges: Edges = dataclasses.field(default_factory=dict)  # of the state's columns that are binned
+    unused: tuple[str, ...] = ()  # columns called action, reward or good that nobody named
     num_rows: int = 0  # with those that were left out
     left_out: int = 0  # starts of activities
     ends: int = 0  # paths whose last row has an action, which leads to an end of its own
@@ -68,7 +69,7 @@ class Log:
         """A Log that was read into this folder and saved."""
         says = json.loads((folder / "log.json").read_text(encoding="utf-8"))
         tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in TABLES}
-        says["files"], named = tuple(says["files"]), says.pop("columns")
+        says["files"], says["unused"], named = tuple(says["files"]), tuple(says["unused"]), says.pop("columns")
         lists = {name: tuple(value) for name, value in named.items() if isinstance(value, list)}  # JSON has no tuples
         columns = Columns(**named | lists)
         return cls(buckets=tuple(sorted((folder / "paths").glob("*.parquet"))), columns=columns, **tables, **says)
@@ -100,6 +101,7 @@ class Log:
         order = [field.name for field in dataclasses.fields(Columns) if field.name in taken]
         lines = [f"Taken as {', '.join(f'{name}: {taken[name]}' for name in order)}."]
         lines += [f"Bins of {name} meet at {', '.join(f'{e:g}' for e in edges)}." for name, edges in self.edges.items()]
+        lines += [f"The column {name!r} is not used: --{name} {name} reads it." for name in self.unused]
         if self.torn:
             lines.append(f"{RESOURCE} names not one agent in {self.torn:,} paths, so everyone is one.")
         if self.shared:

@@ -30,6 +30,9 @@ from pprjax.logs.xes import CASE, NAME
 ROWS = 2**20
 """Rows that are held in memory at once, at least."""
 
+ASKED = ("action", "reward", "good")
+"""Columns that are read only where they are named: each changes what a log means."""
+
 EDGE = ("agent", "state", "action", "next", "held")
 """The columns by which steps are counted."""
 
@@ -101,6 +104,7 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         rejected=bad_rows,
         columns=taken,
         edges=edges,
+        unused=tuple(name for name in ASKED if taken.named().get(name) is None and _everywhere(name, found)),
         num_rows=rows.num_rows,
         left_out=rows.left_out,
         ends=sum(c.ends for c in counted),
@@ -110,6 +114,10 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         pandas=not isinstance(source, str | Path | pl.DataFrame | pl.LazyFrame),
         home=temporary,
     )
+
+
+def _everywhere(column: str, found: list[Source]) -> bool:
+    return all(column in part.columns for part in found)
 
 
 def _write_bucket(paths: pl.DataFrame, file: Path) -> None:

@@ -84,8 +84,8 @@ def test_an_agent_is_named_where_several_have_a_path_of_that_name(run):
     ("wider", "every", "said"),
     [
         (0, 165, ""),
-        (1, 165, "\n1 of 165 recourses changes more than it needs: see `pprjax show`."),
-        (29, 165, "\n29 of 165 recourses change more than they need: see `pprjax show`."),
+        (1, 165, "\n1 of 165 recourses makes more edits than reach the goal, as the agent would: see `pprjax show`."),
+        (29, 165, "\n29 of 165 recourses make more edits than reach the goal, as the agent would: see `pprjax show`."),
     ],
 )
 def test_how_many_change_more_than_they_need(wider, every, said):

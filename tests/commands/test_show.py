@@ -38,6 +38,12 @@ def test_in_a_sentence(original, recourse, said):
     assert said in advice(row(original.split(), recourse.split()))
 
 
+def test_names_that_would_mislead_stand_in_quotes():
+    said = advice(row(["call", "X-ray "], ["call", "talk, doctor", "X-ray", "X-ray "]))
+    assert 'after call: "talk, doctor", then X-ray (2 edits).' in said
+    assert 'after call: X-ray instead of "X-ray " (1 edit).' in advice(row(["call", "X-ray "], ["call", "X-ray"]))
+
+
 def test_a_state_is_numbered_from_its_second_time_on():
     assert numbered(["pay", "exit", "pay", 3, "pay"]) == ["pay", "exit", "pay (2)", "3", "pay (3)"]
     lines = printed(drawing(whole("shop cart shop", "shop cart shop pay")))

@@ -98,3 +98,14 @@ def test_a_path_that_is_labelled_bad_is_not_met_whatever_it_passed_through():
             assert row["status"] == "met"
         else:
             assert row["status"] == "reached_goal" and row["recourse"][-1] == "check"
+
+
+@pytest.mark.parametrize("goal", ["avoids=refund", "state=pay, avoids=refund"])
+def test_what_is_to_be_avoided_is_avoided_to_the_end_of_the_path(goal):
+    """Where it may end does not matter: b pays, and is refunded after."""
+    paths = {"a": "start pay", "b": "start pay refund", "c": "start lost refund"}
+    rows = [(name, step, state) for name, path in paths.items() for step, state in enumerate(path.split())]
+    log = pprjax.read_log(pl.DataFrame(rows, schema=["path", "step", "state"], orient="row"))
+    found = pprjax.recourse_log(pprjax.fit_log(log, goal), log)
+    assert found["status"].to_list() == ["met", "reached_goal", "reached_goal"]
+    assert found["recourse"].to_list() == [[], ["start", "pay"], ["start", "pay"]]

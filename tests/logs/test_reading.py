@@ -280,3 +280,19 @@ def test_states_whose_names_are_nearly_equal_are_told():
     said = "States that differ in blanks and capitals alone are different: 'Close' and 'close ', and 1 more such group."
     assert notes[-1] == said
     assert not any("differ" in note for note in read_log(pl.DataFrame(rows | {"state": list("abcdef")})).notes())
+
+
+def test_columns_that_change_what_a_log_means_are_not_taken_unasked_and_that_is_said():
+    rows = pl.DataFrame({"path": list("aabb"), "state": list("xyxz"), "action": list("lrlr"), "reward": [0, 1, 0, 1]})
+    assert read_log(rows).notes()[1:] == [
+        "The column 'action' is not used: --action action reads it.",
+        "The column 'reward' is not used: --reward reward reads it.",
+    ]
+    assert not any("not used" in note for note in read_log(rows, Columns(action="action", reward="reward")).notes())
+
+
+def test_a_row_that_names_no_path_is_told_to_be_missing_somewhere(tmp_path, monkeypatch, capsys):
+    (tmp_path / "log.csv").write_text("path,step,state\na,0,x\n,1,y\na,2,z\nb,0,x\nb,1,z\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["recourse", "log.csv", "--goal", "state=z", "--dry-run"]) == 0
+    assert "(1 row without a path's name: which paths lack a step is not known)" in capsys.readouterr().out

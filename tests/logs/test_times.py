@@ -58,6 +58,8 @@ def test_what_is_no_format_is_named():
     for written, said in (("%d.%q", "%q is none of them"), ("dd.mm.yyyy", "it has none")):
         with pytest.raises(ValueError, match=f"time_format: expected the letters of strftime, .* {said}"):
             ordered(pl.Series(["01.02.2026"]), written)
+    with pytest.raises(ValueError, match=r"time_format: expected %p, AM or PM, beside %I, .* got '%d.%m.%Y %I:%M'"):
+        ordered(pl.Series(["01.02.2026 08:00"]), "%d.%m.%Y %I:%M")
     assert ordered(pl.Series(["7", "2026-01-01", None, "x"]))[KIND].to_list() == [
         "number",
         "time without a zone",
