@@ -15,10 +15,10 @@ def advice(row: dict) -> str:
     """What to do otherwise, in a sentence: after which states the recourse leaves its original, and what it does there.
 
     Args:
-        row: of the table of recourses, with `original`, `recourse` and the `edits` between them.
+        row: of the table of recourses, with `original`, `recourse` and its `actions`, and the `edits` between them.
     """
     parts = []
-    for after, added, dropped in _departures(row["original"], row["recourse"], row["edits"]):
+    for after, added, dropped in _departures(row["original"], _done(row), row["edits"]):
         where = "at the start" if after is None else f"after {after}"
         if added:
             instead = f" instead of {', '.join(dropped)}" if dropped else ""
@@ -46,9 +46,21 @@ def custom(row: dict, steps: list[dict]) -> str:
     there = [step for step in steps if step["state"] == state]
     times = sum(step["count"] for step in there if step["action"] == action)
     every = sum(step["count"] for step in there)
-    went = list(map(str, row["actions"])) == list(map(str, row["recourse"][1:]))
-    done = f"went to {spelled(action)} next" if went else f"did {spelled(action)}"
+    done = f"went to {spelled(action)} next" if _went(row) else f"did {spelled(action)}"
     return f"After {spelled(state)}, {row['agent']} {done} {times} of {counted(every, 'time')}." if every else ""
+
+
+def _went(row: dict) -> bool:
+    """Whether each action is called like the next state."""
+    return list(map(str, row["actions"])) == list(map(str, row["recourse"][1:]))
+
+
+def _done(row: dict) -> list[str]:
+    """The states of the recourse, each with the action that leads there, unless to go there is what is done."""
+    first, *others = map(spelled, row["recourse"])
+    if _went(row):
+        return [first, *others]
+    return [first, *(f"{spelled(act)} → {state}" for act, state in zip(row["actions"], others, strict=True))]
 
 
 def closer(row: dict, rungs: list[dict]) -> str:
@@ -104,9 +116,9 @@ def numbered(path: list) -> list[str]:
 def _departures(original: list, recourse: list, edits: str) -> list[tuple[str | None, list[str], list[str]]]:
     """Where edits follow one another: the state before them that both paths share, those added and those dropped.
 
-    States of the original are numbered as `numbered` does.
+    States of the original are numbered as `numbered` does; those of the recourse stand as they are.
     """
-    old, new = iter(numbered(original)), iter(map(spelled, recourse))
+    old, new = iter(numbered(original)), iter(recourse)
     found, after, added, dropped = [], None, [], []
     for edit in [*edits, "="]:
         if edit == "=":

@@ -16,7 +16,7 @@ from pprjax.paths import Paths
 def row(original, recourse):
     names = sorted({*original, *recourse})
     pair = [Paths.from_lists([[names.index(state) for state in path]]) for path in (original, recourse)]
-    return {"original": original, "recourse": recourse, "edits": alignments(*pair)[0]}
+    return {"original": original, "recourse": recourse, "actions": recourse[1:], "edits": alignments(*pair)[0]}
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,11 @@ def row(original, recourse):
 )
 def test_in_a_sentence(original, recourse, said):
     assert said in advice(row(original.split(), recourse.split()))
+
+
+def test_where_actions_have_names_of_their_own_they_are_what_to_do():
+    said = advice(row(["home", "late"], ["home", "stop", "work"]) | {"actions": ["walk", "take, bus"]})
+    assert 'after home: walk → stop, then "take, bus" → work instead of late (2 edits).' in said
 
 
 def test_names_that_would_mislead_stand_in_quotes():

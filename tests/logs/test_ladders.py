@@ -110,7 +110,7 @@ def test_show_prints_the_ladder_and_what_the_agent_does(folder, capsys, monkeypa
     assert f"\npath {path} of agent {agent}: reached_goal, proved best\n" in f"\n{shown}"
     assert " mean log P " in shown and "R_goal" in shown
     lines = [line.split() for line in shown.partition("For each number of edits:")[2].splitlines()]
-    told = [(line[0] == "→", int(line["→" in line])) for line in lines if line and line["→" in line[:1]].isdigit()]
+    told = [(line[0] == "→", int(line[line[0] == "→"])) for line in lines if line and line[line[0] == "→"].isdigit()]
     assert told[:3] == [(d == distance, d) for d in mine["distance"].to_list()[:3]]
     assert re.search(rf"After \w+, {agent} did (forth|back|door) \d+ of \d+ times?\.", shown)
 
