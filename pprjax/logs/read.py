@@ -104,7 +104,7 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         rejected=bad_rows,
         columns=taken,
         edges=edges,
-        unused=tuple(name for name in ASKED if taken.named().get(name) is None and _everywhere(name, found)),
+        unused=tuple(n for n in ASKED if n not in taken.named() and all(n in part.columns for part in found)),
         num_rows=rows.num_rows,
         left_out=rows.left_out,
         ends=sum(c.ends for c in counted),
@@ -114,10 +114,6 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         pandas=not isinstance(source, str | Path | pl.DataFrame | pl.LazyFrame),
         home=temporary,
     )
-
-
-def _everywhere(column: str, found: list[Source]) -> bool:
-    return all(column in part.columns for part in found)
 
 
 def _write_bucket(paths: pl.DataFrame, file: Path) -> None:

@@ -57,7 +57,7 @@ def _read_as(text: pl.Series, time_format: str) -> pl.Series:
         raise UserError(
             f"time_format: expected the letters of strftime, as in '%d.%m.%Y %H:%M', got {time_format!r}: {wrong}"
         )
-    if letters & {"I"} and not letters & set("pP"):
+    if "I" in letters and not letters & set("pP"):
         raise UserError(f"time_format: expected %p, AM or PM, beside %I, the hour of twelve, got {time_format!r}")
     if letters & set("HIkslTRXrc"):
         return text.str.to_datetime(time_format, strict=False, time_unit="us")

@@ -41,6 +41,7 @@ def _such(names: Sequence[str], size: str) -> str:
 
 
 def listed(names: Sequence[str], last: str) -> str:
+    """Names in quotes, with commas between them, and `last` before the last: 'a', 'b' or 'c'."""
     *before, end = map(repr, names)
     return f"{', '.join(before)} {last} {end}" if before else end
 

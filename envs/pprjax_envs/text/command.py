@@ -34,7 +34,7 @@ def main(
     input: Annotated[Path | None, tyro.conf.arg(aliases=["--from-file"])] = None,
     out: Path = Path("out/text"),
     corpus: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[=FILE]")] = ("psalms", "kings"),
-    model: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=FOLDER")] = (),
+    model: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=FOLDER|FILE.gguf")] = (),
     model_start: str | None = None,
     judge: str = "vader",
     towards: Literal["positive", "negative"] | None = None,
