@@ -98,7 +98,12 @@ def main(
         print(_read(found))
         fitted = fitting.fit(found)  # what is wrong with the goal is said now
         check(fitted, config, search)
-        print(_held(fitted.named_rules(), fitted.rules_left_out), end="")
+        print(
+            *(f"{note}\n" for note in fitted.notes()),
+            _held(fitted.named_rules(), fitted.rules_left_out),
+            sep="",
+            end="",
+        )
         print(_met(found, fitted, fitting.goal))
         return
     if out is None:
@@ -182,9 +187,8 @@ def _wider(done: dict[str, Any]) -> str:
     wider, every = done["num_wider"], done["num_ladders"]
     if not wider:
         return ""
-    make = "makes" if wider == 1 else "make"
-    told = f"{wider:,} of {counted(every, 'recourse')} {make} more edits than reach the goal, as the agent would"
-    return f"\n{told}: see `pprjax show`."
+    fewer = f"For {wider:,} of {counted(every, 'recourse')}, fewer edits would reach the goal"
+    return f"\n{fewer}, but by steps that the agent takes more seldom: see `pprjax show`."
 
 
 def _written(job: Job, done: dict[str, Any]) -> str:

@@ -39,7 +39,9 @@ def main(
         report = read_report(table)
         text = page(report, table.name)
     except pl.exceptions.PolarsError as error:
-        raise UserError(f"table: expected what `pprjax recourse` wrote, got {table}: {error}") from error
+        raise UserError(
+            f"table: expected what `pprjax recourse` wrote, a parquet file, got {table}: {error}"
+        ) from error
     with replacing(out) as aside:
         aside.write_text(text, encoding="utf-8")
     print(f"Written to {out}, {len(text.encode()) / 1e6:.1f} MB. Open it in a browser; it needs no network.")

@@ -9,7 +9,7 @@ import tyro
 from pprjax.errors import UserError
 from pprjax.logs.advice import advice, closer, custom, numbered, proof, shorter, shown_of, spelled
 from pprjax.logs.outputs import beside, earns
-from pprjax.logs.words import counted
+from pprjax.logs.words import counted, listed
 
 
 def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = None) -> None:
@@ -29,11 +29,13 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
         rows = pl.scan_parquet(table).filter(pl.col("path") == path)
         rows = rows if agent is None else rows.filter(pl.col("agent").cast(pl.String) == agent)
         found, rewarded = rows.collect(), earns(pl.scan_parquet(table))
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UserError(f"table: expected what `pprjax recourse` wrote, got {table}: {error}") from error
+    except pl.exceptions.PolarsError as error:
+        raise UserError(f"table: expected what `pprjax recourse` wrote, a parquet file, got {table}") from error
+    except OSError as error:
+        raise UserError(f"table: {table} can't be read: {error}") from error
     if not found.height:
         whose = "" if agent is None else f" of agent {agent!r}"
-        raise UserError(f"path: {table} has no path {path!r}{whose}{_why_rejected(table, path)}")
+        raise UserError(f"path: {table} has no path {path!r}{whose}{_why_rejected(table, path) or _meant(table, path)}")
     if found.height > 1:
         raise UserError(f"agent: {found.height} agents have a path {path!r}: {', '.join(map(str, found['agent']))}")
     row = found.row(0, named=True)
@@ -79,6 +81,15 @@ def _why_rejected(table: Path, path: str) -> str:
     return "".join(f"; it was rejected, line {row['line']}: {row['reason']}" for row in rows.head(1).to_dicts())
 
 
+def _meant(table: Path, path: str) -> str:
+    """Which paths have the same name but for capitals and blanks at its ends."""
+    import polars as pl
+
+    name = pl.col("path").str.strip_chars().str.to_lowercase()
+    near = pl.scan_parquet(table).filter(name == path.strip().lower()).select("path").unique().collect()["path"]
+    return f"; did you mean {listed(near.sort().to_list(), 'or')}?" if len(near) else ""
+
+
 def drawing(row: dict, rewarded: bool = True):
     """One row of the table of recourses, as a rich table with a line for each edit, between two lines of text.
 
@@ -107,7 +118,7 @@ def drawing(row: dict, rewarded: bool = True):
     for edit in row["edits"]:
         before = "" if edit == "+" else next(old)
         after = "" if edit == "-" else next(new)
-        action = "" if edit == "-" else str(next(actions))
+        action = "" if edit == "-" else spelled(next(actions))
         shown.add_row(Text(before), WORDS[edit], Text(after), Text(action))
     earned = f"R_goal {row['reward_before']:g} → {row['reward_after']:g}, " if rewarded else ""
     return Group(title, shown, Text(f"{earned}{counted(row['distance'], 'edit')}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import pairwise
 
 from pprjax.logs.words import counted
 
@@ -15,7 +16,8 @@ def advice(row: dict) -> str:
     """What to do otherwise, in a sentence: after which states the recourse leaves its original, and what it does there.
 
     Args:
-        row: of the table of recourses, with `original`, `recourse` and its `actions`, and the `edits` between them.
+        row: of the table of recourses, with `original`, `recourse` and its `actions`, the `edits` between them, and
+            the `reason` where there are none.
     """
     parts = []
     for after, added, dropped in _departures(row["original"], _done(row), row["edits"]):
@@ -26,28 +28,32 @@ def advice(row: dict) -> str:
         else:
             parts.append(f"{where}: without {', '.join(dropped)}")
     if not parts:
-        return "Nothing to do otherwise: the path is as good as any."
+        return f"Nothing to do otherwise: {row.get('reason') or 'the path is as good as any'}."
     edits = counted(sum(edit != "=" for edit in row["edits"]), "edit")
     return f"What to do otherwise: {'; '.join(parts)} ({edits})."
 
 
 def custom(row: dict, steps: list[dict]) -> str:
-    """How often the agent itself did what the recourse first does otherwise, in a sentence; "" where nobody can say.
+    """How often the agent itself does what the recourse does otherwise, in a sentence; "" where nobody can say. Of
+    several steps that the original has nowhere, that which the agent takes most seldom.
 
     Where each action is called like the next state, as in a log without actions, to go there is what is done.
 
     Args:
         steps: of the agent: how often (`count`) it took each `action` in each `state`.
     """
-    kept = len(row["edits"]) - len(row["edits"].lstrip("="))  # states that both paths begin with
-    if not 0 < kept <= len(row["actions"]):
+    own, found = set(pairwise(row["original"])), []
+    for (state, after), action in zip(pairwise(row["recourse"]), row["actions"], strict=True):
+        there = [step for step in steps if step["state"] == state]
+        every = sum(step["count"] for step in there)
+        if every and (state, after) not in own:
+            times = sum(step["count"] for step in there if step["action"] == action)
+            found.append((times / every, state, action, times, every))
+    if not found:
         return ""
-    state, action = row["recourse"][kept - 1], row["actions"][kept - 1]
-    there = [step for step in steps if step["state"] == state]
-    times = sum(step["count"] for step in there if step["action"] == action)
-    every = sum(step["count"] for step in there)
+    _, state, action, times, every = min(found, key=lambda step: step[0])
     done = f"went to {spelled(action)} next" if _went(row) else f"did {spelled(action)}"
-    return f"After {spelled(state)}, {row['agent']} {done} {times} of {counted(every, 'time')}." if every else ""
+    return f"After {spelled(state)}, {row['agent']} {done} {times:,} of {counted(every, 'time')}."
 
 
 def _went(row: dict) -> bool:
@@ -85,7 +91,8 @@ def shown_of(rungs: list[dict]) -> list[dict]:
 
 def shorter(row: dict) -> str:
     """The advice alone, without how many edits it is."""
-    return advice(row).removeprefix("What to do otherwise: ").rpartition(" (")[0]
+    told = advice(row).removeprefix("What to do otherwise: ")
+    return told.rpartition(" (")[0] or told
 
 
 def proof(row: dict) -> str:

@@ -12,7 +12,7 @@ from pprjax.logs.edits import alignments
 from pprjax.logs.fitted import Fitted, named, numbers
 from pprjax.logs.log import Log
 from pprjax.logs.rungs import Rungs
-from pprjax.logs.words import NOT_FOUND, counted
+from pprjax.logs.words import NOT_FOUND, NOT_TOLD, counted
 from pprjax.metrics import relative_gap
 from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier, Recourse
@@ -75,7 +75,7 @@ class Answers:
         self.likely = np.ones(size)  # that the world leads along the recourse
         self.status = np.where(originals.met, "met", "").astype(object)
         self.method = np.full(size, None, object)
-        self.reason = np.full(size, None, object)  # why there is none
+        self.reason = np.full(size, None, object)  # why there is none, or no other
         self.proved = np.zeros(size, bool)  # that there is none, where none was found
         self.rungs: list[Rungs] = []
 
@@ -116,6 +116,7 @@ class Answers:
         columns = {name: pl.Series(values, nan_to_null=True) for name, values in self.numbers.items()}
         none = np.where(self.proved, no_path(fitted), NOT_FOUND)
         reason = np.where(self.status == "infeasible", none, self.reason)
+        reason = np.where((self.status == "unchanged") & fitted.learned_goal, NOT_TOLD, reason)
         return pl.DataFrame(
             {
                 "agent": fitted.agents[self.originals.agents].tolist(),

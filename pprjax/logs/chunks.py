@@ -186,7 +186,7 @@ def join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, An
         "num_ladders": ladders,
         "num_wider": wider,
         "example": _example(job.out),
-        "notes": log.notes(),
+        "notes": [*log.notes(), *fitted.notes()],
         "num_paths": log.num_paths,
         "num_rejected": log.rejected.height,
         "max_steps": fitted.max_steps,

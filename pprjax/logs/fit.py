@@ -27,6 +27,10 @@ ROOM = 4
 """Actions that a recourse may have more than the longest path. Of three logs, of which 1 in 7 to 1 in 50 recourses were
 cut short by the longest path, two more were enough for all."""
 
+SELDOM = 0.1
+"""Of the paths that come to a state, the share that ends there at least, where a good path may end: where fewer end, a
+path was cut short."""
+
 MOST_ASKED = 6
 """States that a goal may ask to visit or to avoid; with each the world has twice as many states."""
 
@@ -51,7 +55,8 @@ def fit_log(
     Args:
         goal: "state=X": to arrive in state X, where a path then ends; "reward>=x": to earn x; "good": to end in a
             state in which more of the logged paths were labelled good than bad, of those that have visited, or not,
-            the same of at most two marked states where that tells better (`pprjax.logs.marks`); None: Eq. 5 as printed.
+            the same of at most two marked states where that tells better (`pprjax.logs.marks`), and in which at least
+            SELDOM of the paths that came there ended; None: Eq. 5 as printed.
             "visits=X" and "avoids=X": to have passed state X, or not; after "state=…", or alone, where it means a path
             that ends where at least as many paths of the log ended as went on. Several are parted by commas and must
             all hold.
@@ -153,7 +158,7 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, visits: Int[np.ndarr
         return _Wanted()
     clauses = [clause.strip() for clause in re.split(r",(?=\s*(?:state|visits|avoids)\s*=)", goal)]
     if any(re.match(r"(visits|avoids)\s*=", clause) for clause in clauses):
-        return _passing(clauses, goal, states, _usual_ends(log, states, visits), most_marks)
+        return _passing(clauses, goal, states, _ended(log, states) >= visits, most_marks)
     found = re.fullmatch(r"\s*(state|reward|good)\s*(=|>=)?\s*(.*?)\s*", goal, re.DOTALL)
     match found.groups() if found else None:
         case ("state", "=", value):
@@ -168,11 +173,17 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, visits: Int[np.ndarr
                 raise UserError(f"goal: expected a number after reward>=, got {value!r}") from None
         case ("good", None, ""):
             if not log.labelled:
-                raise UserError('goal: "good" needs a column of labels; name it with `good`')
+                raise UserError('goal: "good" needs a column of labels; name it with --good COLUMN, or Columns(good=…)')
             told = marks.learn(partial(_votes, log, states), min(most_marks, marks.MAX_MARKS))
-            if not told.good.any():
-                raise UserError("goal: in no state do more good paths end than bad ones")
-            return _Wanted(goals.ends_in(told.good), told.good, told.marks, told.accuracy, learned=True)
+            ended = _ended(log, states)
+            often = ended >= SELDOM * (ended + visits)
+            good = told.good & np.tile(often, 2 ** len(told.marks))
+            if not good.any():
+                raise UserError(
+                    "goal: in no state do more good paths end than bad ones, of those in which at least "
+                    f"{SELDOM:.0%} of the paths that come there end"
+                )
+            return _Wanted(goals.ends_in(good), good, told.marks, told.accuracy, learned=True)
     raise UserError(
         f'goal: expected "state=X", "visits=X", "avoids=X", "reward>=x" or "good", got {goal!r}{_meant(goal, states)}'
     )
@@ -181,7 +192,8 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, visits: Int[np.ndarr
 def _number(name: str, states: np.ndarray) -> int:
     found = np.flatnonzero([str(s) == name for s in states.tolist()])
     if not found.size:
-        raise UserError(f"goal: {unknown_state(name, states.tolist())}")
+        parted = "; clauses of a goal are parted by commas" if re.search(r"\s(state|visits|avoids)\s*=", name) else ""
+        raise UserError(f"goal: {unknown_state(name, states.tolist())}{parted}")
     return int(found[0])
 
 
@@ -222,10 +234,10 @@ def _passing(
     return _Wanted(goals.ends_in(ends), ends, np.array(list(wanted), np.int32))
 
 
-def _usual_ends(log: Log, states: np.ndarray, visits: Int[np.ndarray, " S"]) -> Bool[np.ndarray, " S"]:
-    """The states in which at least as many paths of the log ended as went on."""
+def _ended(log: Log, states: np.ndarray) -> Int[np.ndarray, " S"]:
+    """How many paths of the log ended in each state."""
     last = pl.concat([paths.select(pl.col("states").list.last()).to_series() for paths in log.frames()])
-    return np.bincount(numbers(last, states), minlength=len(states)) >= visits
+    return np.bincount(numbers(last, states), minlength=len(states))
 
 
 def _votes(

@@ -23,6 +23,7 @@ from pprjax.io import output_folder, write_json, write_table
 from pprjax.logs import imitation, marks
 from pprjax.logs.bins import Edges
 from pprjax.logs.steps import Steps
+from pprjax.logs.words import NEAREST, listed
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.ragged import Ragged, tiled
@@ -221,6 +222,15 @@ class Fitted:
         arrived = np.logical_or.accumulate(self._arrives(states), axis=1)
         return np.where(np.pad(arrived[:, :-1], ((0, 0), (1, 0))), PAD, states)
 
+    def notes(self) -> list[str]:
+        """What was told from labels: where a good path ends, a line; else none."""
+        if not self.learned_goal:
+            return []
+        ends = self._named_ends()
+        told = [_end_in_words(**end) for end in ends[:NEAREST]]
+        more = [f"{len(ends) - NEAREST:,} more, see goal_states in fit.json"] if len(ends) > NEAREST else []
+        return [f"Told from the labels, a good path ends in {' or in '.join(told + more)}."]
+
     def named_rules(self) -> list[str]:
         """The rules in the words of the log."""
         return [rule.named(self.states[list(rule.symbols)].tolist()) for rule in self.rules]
@@ -278,6 +288,16 @@ class Fitted:
         has = (bits[:, None] >> np.arange(len(names)) & 1).astype(bool)
         rows = zip(self.states[states].tolist(), has, strict=True)
         return [{"state": s, "visited": names[h], "not_visited": names[~h]} for s, h in rows]
+
+
+def _end_in_words(state: Any, visited: Any, not_visited: Any) -> str:
+    """A state in which a path may end, and what it is to have passed, or not, before."""
+    asked = [
+        f"{word} {listed(names, last)}"
+        for word, names, last in (("with", visited, "and"), ("without", not_visited, "or"))
+        if len(names)
+    ]
+    return f"{str(state)!r}{f' ({chr(32).join(asked)})' if asked else ''}"
 
 
 def numbers(values: pl.Series, names: np.ndarray) -> pl.Series:

@@ -83,9 +83,12 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         shutil.rmtree(home / name, ignore_errors=True)
     bad_rows, counted = pl.concat(rejected).sort("file", "line"), [c for c in counted if c.num_paths]
     if not counted:
+        if not bad_rows.height:
+            raise UserError("source: it has no rows")
         first = [f"; the first, {placed(r['file'], r['line'])}: {r['reason']}" for r in bad_rows.head(1).to_dicts()]
-        ordered = not any(str(row["reason"]).startswith(f"{taken.step}: expected") for row in bad_rows.to_dicts())
-        hint = "" if ordered else ". --time-format, or Columns(time_format=…), says how times are written"
+        untimed = bad_rows["reason"].str.starts_with(f"{taken.step}: expected").sum()
+        timed = 2 * untimed < bad_rows.height
+        hint = "" if timed else ". --time-format, or Columns(time_format=…), says how times are written"
         raise UserError(
             f"source: no path in it could be read; {bad_rows.height} rows were rejected{''.join(first)}{hint}"
         )

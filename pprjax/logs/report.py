@@ -113,8 +113,10 @@ def scanned(file: Path, columns: Sequence[str]) -> pl.LazyFrame:
         raise UserError(f"table: there is no file {file}; expected one that `pprjax recourse` wrote")
     try:
         names = pl.read_parquet_schema(file)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UserError(f"table: expected what `pprjax recourse` wrote, got {file}: {error}") from error
+    except pl.exceptions.PolarsError as error:
+        raise UserError(f"table: expected what `pprjax recourse` wrote, a parquet file, got {file}") from error
+    except OSError as error:
+        raise UserError(f"table: {file} can't be read: {error}") from error
     missing = [name for name in columns if name not in names]
     if missing:
         raise UserError(

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 NOT_FOUND = "none was found"
 """The reason of an infeasible path, where nothing is proved."""
 
+NOT_TOLD = "its label says that it ended badly, but nothing in its states tells it from good paths"
+"""The reason of a path that is not good and has no recourse, since its states are those of a good one."""
+
 NEAREST = 3
 """Names that are told, at most."""
 

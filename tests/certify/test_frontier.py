@@ -61,6 +61,10 @@ def test_every_rung_is_the_best_there_is(seed, goal, costs, lambda_policy, max_e
         expected = ladder(mdp, goal, original, lambda_policy[b], costs, most)
         assert found.scores.distance[rows].tolist() == list(expected)
         np.testing.assert_allclose(found.value[rows], list(expected.values()), rtol=1e-5, atol=1e-5)
+        at_most = [
+            max((v for d, v in expected.items() if d <= e), default=-np.inf) for e in range(found.limit.shape[1])
+        ]
+        np.testing.assert_allclose(found.limit[b], at_most, rtol=1e-5, atol=1e-5)
         for i in rows:
             states = [0]
             for a in actions[i]:

@@ -84,12 +84,13 @@ def test_an_agent_is_named_where_several_have_a_path_of_that_name(run):
     ("wider", "every", "said"),
     [
         (0, 165, ""),
-        (1, 165, "\n1 of 165 recourses makes more edits than reach the goal, as the agent would: see `pprjax show`."),
-        (29, 165, "\n29 of 165 recourses make more edits than reach the goal, as the agent would: see `pprjax show`."),
+        (1, 165, "For 1 of 165 recourses, fewer edits would reach the goal"),
+        (29, 1165, "For 29 of 1,165 recourses, fewer edits would reach the goal"),
     ],
 )
 def test_how_many_change_more_than_they_need(wider, every, said):
-    assert _wider({"num_wider": wider, "num_ladders": every}) == said
+    more = ", but by steps that the agent takes more seldom: see `pprjax show`."
+    assert _wider({"num_wider": wider, "num_ladders": every}) == (f"\n{said}{more}" if said else "")
 
 
 @pytest.mark.parametrize(

@@ -139,10 +139,10 @@ def broken(folder, what):
     ("what", "said"),
     [
         ("none", "there is no file .*none.parquet; expected one that `pprjax recourse` wrote"),
-        ("noise", "expected what `pprjax recourse` wrote, got .*out.parquet: "),
+        ("noise", "expected what `pprjax recourse` wrote, a parquet file, got .*out.parquet"),
         ("another", "out.parquet has no column 'status', 'reason', "),
-        ("kinds", "expected what `pprjax recourse` wrote, got .*out.parquet: "),
-        ("ladder", "expected what `pprjax recourse` wrote, got .*out.parquet.ladder: "),
+        ("kinds", "expected what `pprjax recourse` wrote, a parquet file, got .*out.parquet"),
+        ("ladder", "expected what `pprjax recourse` wrote, a parquet file, got .*out.parquet.ladder"),
     ],
 )
 def test_a_broken_table_is_named_and_nothing_is_written(tmp_path, what, said):

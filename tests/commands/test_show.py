@@ -88,6 +88,8 @@ STEPS = [
     {"state": "address", "action": "pay", "count": 6},
     {"state": "address", "action": "exit", "count": 3},
     {"state": "cart", "action": "address", "count": 9},
+    {"state": "pay", "action": "thanks", "count": 1},
+    {"state": "pay", "action": "exit", "count": 3},
     {"state": "park", "action": "left", "count": 1},
 ]
 
@@ -97,9 +99,21 @@ STEPS = [
     [
         (
             "cart address exit",
+            "cart address pay",
+            "address pay",
+            "After address, ann went to pay next 6 of 9 times.",
+        ),
+        (  # the step that she takes most seldom
+            "cart address exit",
             "cart address pay thanks",
             "address pay thanks",
-            "After address, ann went to pay next 6 of 9 times.",
+            "After pay, ann went to thanks next 1 of 4 times.",
+        ),
+        (
+            "address pay thanks",
+            "address exit thanks",
+            "exit thanks",
+            "After address, ann went to exit next 3 of 9 times.",
         ),
         ("cart address", "cart pay", "pay", "After cart, ann went to pay next 0 of 9 times."),
         (
@@ -110,7 +124,6 @@ STEPS = [
         ),
         ("park home", "park mall", "left", "After park, ann did left 1 of 1 time."),
         ("home exit", "home pay", "pay", ""),  # ann was never at home
-        ("exit pay", "cart pay", "pay", ""),  # the start
         ("cart address", "cart", "", ""),  # nothing is done instead
     ],
 )

@@ -70,7 +70,7 @@ def test_the_command_counts_for_how_many_paths_fewer_edits_would_do(folder, done
     assert 0 < wider < len(ladders) == done["num_ladders"]
     assert done["num_wider"] == wider
     told = recourse._said(done, folder / "out.parquet").splitlines()[-1]
-    assert told.startswith(f"{wider} of {len(ladders)} recourses make more edits than reach the goal, as the agent")
+    assert told.startswith(f"For {wider} of {len(ladders)} recourses, fewer edits would reach the goal, but by steps")
 
 
 def test_a_ladder_of_an_earlier_run_does_not_stay(tmp_path):

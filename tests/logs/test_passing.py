@@ -2,11 +2,13 @@
 
 import itertools
 
+import numpy as np
 import polars as pl
 import pytest
 
 import pprjax
 from pprjax.edit_distance import levenshtein
+from pprjax.logs.advice import advice
 
 PATHS = ["a b d", "a b d", "a c d", "a c d", "a b c d", "a c e", "a c"]
 LOG = pl.DataFrame(
@@ -98,6 +100,42 @@ def test_a_path_that_is_labelled_bad_is_not_met_whatever_it_passed_through():
             assert row["status"] == "met"
         else:
             assert row["status"] == "reached_goal" and row["recourse"][-1] == "check"
+
+
+def shop(paths):
+    """A log of so many paths of each kind: (states, whether they are good) and a number."""
+    rows = [
+        {"path": f"{k} {i}", "step": t, "state": state, "good": good}
+        for k, ((states, good), count) in enumerate(paths.items())
+        for i in range(count)
+        for t, state in enumerate(states.split())
+    ]
+    return pprjax.read_log(pl.DataFrame(rows), pprjax.Columns(good="good"))
+
+
+def test_a_good_path_that_was_cut_short_makes_no_end_of_where_it_was_cut():
+    """One in a hundred of the paths that paid goes no further."""
+    log = shop({("order pay closed", True): 80, ("order pay refund closed", False): 19, ("order pay", True): 1})
+    fitted = pprjax.fit_log(log, "good")
+    assert fitted.states[np.flatnonzero(fitted.ends) % len(fitted.states)].tolist() == ["closed"]
+    assert len(fitted.notes()) == 1 and "a good path ends in 'closed' (without 'refund')." in fitted.notes()[0]
+    table = pprjax.recourse_log(fitted, log)
+    assert {row["recourse"][-1] for row in table.iter_rows(named=True) if row["status"] != "met"} == {"closed"}
+
+    often = pprjax.fit_log(shop({("order pay closed", False): 60, ("order pay", True): 40}), "good")
+    assert often.states[np.flatnonzero(often.ends)].tolist() == ["pay"]
+    with pytest.raises(
+        ValueError, match=r"^goal: in no state do more good .* at least 10% of the paths that come there end"
+    ):
+        pprjax.fit_log(shop({("order pay closed", False): 60, ("order pay", True): 1}), "good")
+
+
+def test_a_path_that_only_its_label_tells_from_good_ones_says_so():
+    log = shop({("order pay closed", True): 30, ("order pay closed", False): 5})
+    table = pprjax.recourse_log(pprjax.fit_log(log, "good"), log).filter(pl.col("status") != "met")
+    assert table["status"].to_list() == ["unchanged"] * 5
+    for row in table.iter_rows(named=True):
+        assert advice(row) == f"Nothing to do otherwise: {row['reason']}." and "its label says" in row["reason"]
 
 
 @pytest.mark.parametrize("goal", ["avoids=refund", "state=pay, avoids=refund"])
