@@ -166,7 +166,7 @@ BOUND = pprjax.Constraints(rules=[precedence(4, 2)], forbidden_states=[5])
     [
         ("exact", None),
         ("exact", BOUND),
-        ("learn", None),
+        pytest.param("learn", None, marks=pytest.mark.slow),
         pytest.param("search", BOUND, marks=pytest.mark.slow),
         pytest.param("search", None, marks=pytest.mark.slow),
         pytest.param("learn", BOUND, marks=pytest.mark.slow),

@@ -60,7 +60,7 @@ def instance(seed):
     return pprjax.Task(env, policy, goal=class_is(1))
 
 
-@pytest.mark.parametrize("lambda_path, lambda_policy", [(10.0, 0.1), (3.0, 1.0)])
+@pytest.mark.parametrize("lambda_path, lambda_policy", [(10.0, 0.1), pytest.param(3.0, 1.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("goal", [class_is(1), pytest.param(None, marks=pytest.mark.slow)], ids=["class", "none"])
 def test_recourse_attains_the_brute_force_optimum(goal, seed, lambda_path, lambda_policy):

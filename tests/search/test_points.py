@@ -37,7 +37,7 @@ def truth_of(task, original, config, *, among=True):
 
 @pytest.mark.parametrize(
     ("width", "lambda_policy"),
-    [(1, 0.3), (40, 0.02), (40, 0.3), pytest.param(1, 0.02, marks=pytest.mark.slow)],
+    [(1, 0.3), (40, 0.3), *(pytest.param(width, 0.02, marks=pytest.mark.slow) for width in (1, 40))],
 )
 def test_sequences_are_proved_and_right(width, lambda_policy):
     config = pprjax.Config(lambda_policy=lambda_policy)
