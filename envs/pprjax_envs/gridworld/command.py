@@ -129,7 +129,8 @@ def _as_rich(env: GridWorld, driver: str, table: pl.DataFrame, config: Config) -
 
     from pprjax_envs.gridworld.experiment import missed
 
-    title = f"{driver} driver: the fewest edits, and the best at λ_path = {config.lambda_path:g}"
+    weights = f"λ_path = {config.lambda_path:g}, λ_policy = {config.lambda_policy:g}"
+    title = f"{driver} driver: the fewest edits, and the best at {weights}"
     shown = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in ("route", "missed", "earned", "fewest", "earns", "best", "earns", "R_policy", "gap"):
         shown.add_column(name, justify="left" if name == "missed" else "right", no_wrap=True)
