@@ -121,7 +121,7 @@ RARELY_ON = np.where(NEXT_STATE >= 0, [0.1, 0.3, 0.6, 0], 0.0)
 RARELY_ON[6] = 1 / 4
 
 
-@pytest.mark.parametrize("method", ["exact", "search", "learn"])
+@pytest.mark.parametrize("method", ["exact", "search", pytest.param("learn", marks=pytest.mark.slow)])
 def test_no_step_costs_more_than_the_most_it_may(method):
     """From 3, 4 and 5 "on" is a sixth as likely as "home": with 1.2 nats it is not taken, with 1.8 it is."""
     policy = TablePolicy(np.float32(RARELY_ON / RARELY_ON.sum(1, keepdims=True)))

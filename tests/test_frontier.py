@@ -97,8 +97,7 @@ def test_an_original_that_nothing_answers_has_no_row_and_is_infeasible():
 
 
 def test_files_and_a_picture(tmp_path):
-    task = sequences(1)
-    front = pprjax.frontier(task, task.env.paths(ALL[[3, 99]]), Config(lambda_policy=0.3))
+    front = pprjax.frontier(ring(), ROWS, CONFIG)
     front.save(tmp_path / "frontier.parquet")
     table = pl.read_parquet(tmp_path / "frontier.parquet")
     assert table.equals(front.to_frame())

@@ -60,7 +60,7 @@ def test_the_learner_compiles_once_and_draws_as_ever():
         np.testing.assert_array_equal(found.curve[members], own.curve)
 
 
-@pytest.mark.parametrize("method", ["exact", "search"])
+@pytest.mark.parametrize("method", ["exact", pytest.param("search", marks=pytest.mark.slow)])
 def test_a_frontier_of_each(method):
     front = pprjax.frontier(pprjax.stack(TASKS), ROWS, CONFIGS, method=method)
     assert set(front.method) == {method}

@@ -170,7 +170,7 @@ def test_stock_four_rooms_equals_every_path(method):
         np.testing.assert_allclose(found.gap[i], 0, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", ["exact", "search"])
+@pytest.mark.parametrize("method", ["exact", pytest.param("search", marks=pytest.mark.slow)])
 def test_actions_as_symbols_equal_every_path(method):
     for seed in (2, 8):  # regrets are charged
         mdp = Mdp(seed)

@@ -75,7 +75,7 @@ def test_every_rung_is_the_best_there_is(seed, goal, costs, lambda_policy, max_e
     assert np.all(np.diff(found.path) >= 0)
 
 
-@pytest.mark.parametrize("goal", [pytest.param(None, marks=pytest.mark.slow), reached])
+@pytest.mark.parametrize("goal", [None, reached])
 def test_the_best_at_each_lambda_path_is_on_it(goal):
     task, originals = grid()
     task, originals = task.replace(goal=goal), originals[list(range(8))]

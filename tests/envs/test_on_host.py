@@ -73,7 +73,7 @@ def test_it_reads_each_sequence_once_and_may_forget(monkeypatch):
         return voted(sequences)
 
     task = task_of(world(OnHost(counted, num_classes=2)))
-    originals = task.env.paths([[2, 2, 0]])
+    originals = task.env.paths([[2, 2, 0], [0], [3, 2]])
     found = pprjax.frontier(task, originals, CONFIG, method="search")
     assert len(read) == len(set(read)) > 20
     monkeypatch.setattr(on_host, "REMEMBERED", 5)

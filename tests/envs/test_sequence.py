@@ -60,13 +60,13 @@ def instance(seed):
     return pprjax.Task(env, policy, goal=class_is(1))
 
 
-@pytest.mark.parametrize("lambda_path, lambda_policy", [(10.0, 0.1), pytest.param(3.0, 1.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("lambda_path, lambda_policy", [(10.0, 0.1), (3.0, 1.0)])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("goal", [class_is(1), pytest.param(None, marks=pytest.mark.slow)], ids=["class", "none"])
 def test_recourse_attains_the_brute_force_optimum(goal, seed, lambda_path, lambda_policy):
     task = instance(seed)
     prob = class_probs(task.params.classifier, ALL)[:, 1]
-    chosen = ALL[np.argsort(prob)[[0, 60, 120, 180]]]  # four that are far from the goal or near it
+    chosen = ALL[np.argsort(prob)[[0, 120]]]  # far from the goal, and near it
     originals = task.env.paths(chosen)
     config = CONFIG.replace(lambda_path=lambda_path, lambda_policy=lambda_policy)
     optimum = []
