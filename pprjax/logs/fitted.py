@@ -297,7 +297,8 @@ def _end_in_words(state: Any, visited: Any, not_visited: Any) -> str:
         for word, names, last in (("with", visited, "and"), ("without", not_visited, "or"))
         if len(names)
     ]
-    return f"{str(state)!r}{f' ({chr(32).join(asked)})' if asked else ''}"
+    told = " ".join(asked)
+    return f"{str(state)!r} ({told})" if asked else repr(str(state))
 
 
 def numbers(values: pl.Series, names: np.ndarray) -> pl.Series:

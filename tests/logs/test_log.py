@@ -331,6 +331,8 @@ def test_show_draws_a_recourse_and_says_why_a_path_is_not_there(tmp_path, capsys
         show.main(tmp_path / "out.parquet", path="torn")
     with pytest.raises(ValueError, match=r"no path 'nowhere'$"):
         show.main(tmp_path / "out.parquet", path="nowhere")
+    with pytest.raises(ValueError, match=f"; did you mean '{edited['path']}'\\?$"):
+        show.main(tmp_path / "out.parquet", path=f" {edited['path'].upper()}")
 
 
 def test_a_run_that_died_goes_on_where_it_was(tmp_path, expected, monkeypatch):

@@ -74,6 +74,7 @@ def test_a_path_ends_where_most_end_although_some_went_on():
     ("goal", "message"),
     [
         ("state=d, visits=z", "goal: no path of the log visits the state 'z'"),
+        ("state=d visits=b", "the state 'd visits=b'; .*; clauses of a goal are parted by commas$"),
         ("visits=b, avoids=b", "goal: expected to visit or to avoid 'b', got both"),
         ("state=d, state=e, visits=b", "goal: expected one state to end in"),
         ("good, visits=b", "between commas, got 'good'"),

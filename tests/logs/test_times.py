@@ -52,6 +52,11 @@ def test_where_no_time_is_understood_the_option_is_named():
     table = pl.DataFrame({"path": "a", "step": ["01.02.2026 08:00", "01.02.2026 09:00"], "state": ["x", "y"]})
     with pytest.raises(ValueError, match=r"no path in it could be read; .* 01\.02\.2026 08:00\. --time-format"):
         pprjax.read_log(table)
+    labelled = table.with_columns(pl.Series("step", [0, 1]), good=pl.lit("3"))
+    with pytest.raises(ValueError, match=r"no path in it could be read; .*: good: expected true or false, got 3$"):
+        pprjax.read_log(labelled, pprjax.Columns(good="good"))
+    with pytest.raises(ValueError, match=r"^source: it has no rows$"):
+        pprjax.read_log(table.clear())
 
 
 def test_what_is_no_format_is_named():
