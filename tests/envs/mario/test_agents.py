@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mario_fake import COINS, GOAL_X, STEPS, TRAINING, Hopper, all_plans, explored, simulate, small, world
@@ -62,7 +63,7 @@ def test_the_bound_is_the_best_of_all_games_there_are(known, players, player):
     assert table.play(best.paths.actions_to_lists()[0]).coins.sum() == (2 if player == "seeker" else 0)
 
 
-@dataclasses.dataclass(frozen=True)
+@struct.dataclass
 class ByNode:
     """A table of P_A over the nodes of a game all of which is known, in the order in which they were found."""
 
