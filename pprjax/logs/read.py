@@ -86,8 +86,9 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         if not bad_rows.height:
             raise UserError("source: it has no rows")
         first = [f"; the first, {placed(r['file'], r['line'])}: {r['reason']}" for r in bad_rows.head(1).to_dicts()]
-        untimed = bad_rows["reason"].str.starts_with(f"{taken.step}: expected").mean()
-        hint = ". --time-format, or Columns(time_format=…), says how times are written" if untimed >= 0.5 else ""
+        untimed = bad_rows["reason"].str.starts_with(f"{taken.step}: expected").sum()
+        hint = ". --time-format, or Columns(time_format=…), says how times are written"
+        hint = hint if 2 * untimed >= bad_rows.height else ""
         raise UserError(
             f"source: no path in it could be read; {bad_rows.height} rows were rejected{''.join(first)}{hint}"
         )
