@@ -42,18 +42,17 @@ def custom(row: dict, steps: list[dict]) -> str:
     Args:
         steps: of the agent: how often (`count`) it took each `action` in each `state`.
     """
-    own, found = set(pairwise(row["original"])), []
-    for (state, after), action in zip(pairwise(row["recourse"]), row["actions"], strict=True):
-        there = [step for step in steps if step["state"] == state]
-        every = sum(step["count"] for step in there)
-        if every and (state, after) not in own:
-            times = sum(step["count"] for step in there if step["action"] == action)
-            found.append((times / every, state, action, times, every))
-    if not found:
+    own, every, times = set(pairwise(row["original"])), Counter(), Counter()
+    for step in steps:  # once: a report asks this of thousands of paths
+        every[step["state"]] += step["count"]
+        times[step["state"], step["action"]] += step["count"]
+    taken = zip(pairwise(row["recourse"]), row["actions"], strict=True)
+    new = [(state, action) for (state, after), action in taken if every[state] and (state, after) not in own]
+    if not new:
         return ""
-    _, state, action, times, every = min(found, key=lambda step: step[0])
+    state, action = rarest = min(new, key=lambda step: times[step] / every[step[0]])
     done = f"went to {spelled(action)} next" if _went(row) else f"did {spelled(action)}"
-    return f"After {spelled(state)}, {row['agent']} {done} {times:,} of {counted(every, 'time')}."
+    return f"After {spelled(state)}, {row['agent']} {done} {times[rarest]:,} of {counted(every[state], 'time')}."
 
 
 def _went(row: dict) -> bool:

@@ -212,7 +212,7 @@ def test_where_a_world_guesses_before_the_step_none_is_taken_to_find_out():
 
 
 def test_who_goes_on_where_one_answer_is_wanted():
-    """Half of the places are for the best by v + λ_path / (m + 1), with the promise and without, and every number of$
+    """Half of the places are for the best by v + λ_path / (m + 1), with the promise and without, and every number of
     edits has some."""
     rng, size, room = np.random.default_rng(3), 60, 16
     task = sequences(0)
