@@ -46,9 +46,9 @@ def beam_search(task: Task, original: Paths, config: Config, *, width: int, weig
 
 @partial(jax.jit, static_argnames="width")
 def _beam(task, symbols, length, actions, config, weight, width: int):
-    search = Search(task, trace(task, symbols, length, jax.random.key(0), actions), config)
+    search = Search(task, trace(task, symbols, length, jax.random.key(0), actions), config.objective.for_frontier)
     state = task.reset(jax.random.key(0))
-    column = search.longer(edit_distance.start(symbols, config.costs), task.symbol(state))
+    column = search.longer(edit_distance.start(symbols, search.objective.costs), task.symbol(state))
     none = jnp.full(task.horizon, -1, jnp.int32)
     start = dict(state=state, carry=task.policy.init(), column=column, habits=jnp.float32(0.0), tokens=none)
     root = Kept(**start, alive=jnp.bool_(True))

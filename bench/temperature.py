@@ -112,7 +112,7 @@ def searched(task: Task, originals: Paths, config: Config) -> tuple[np.ndarray, 
     """R of the best year that the search finds for each original, and the most steps that one took."""
     num_distances = task.horizon + 1
     wanted = Wanted(num_distances=num_distances)
-    found = search_points(task, originals, config, wanted=wanted, calls=CALLS, lambda_path=config.lambda_path)
+    found = search_points(task, originals, config.objective, wanted=wanted, calls=CALLS)
     close = config.lambda_path * np.asarray(similarity(np.arange(num_distances)))
     return (np.asarray(found.best.value) + close).max(1), int(found.calls.max())
 
@@ -142,7 +142,7 @@ def beam_search(task, original, length, config, *, width: int, evidence):
     actions = jnp.arange(task.num_actions)
     key = jax.random.key(0)
     state = task.reset(key)
-    costs = config.costs
+    costs = config.objective.costs
     match = edit_distance.matches(original, task.symbol(state), costs)
     column = edit_distance.append(edit_distance.start(original, costs), match, costs)
     root = (state, task.policy.init(), column, jnp.float32(0.0), jnp.full(task.horizon, -1, jnp.int32))

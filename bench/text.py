@@ -210,8 +210,8 @@ def beside_beam(
 def searched(task: Task, original: Paths, config: Config) -> tuple[float, int, float]:
     """R of the search, its calls of the language model, and its seconds."""
     begin = time.perf_counter()
-    options: dict[str, Any] = dict(wanted=Wanted(num_distances=task.horizon), calls=0, lambda_path=config.lambda_path)
-    points = search_points(task, original, config, **options)
+    options: dict[str, Any] = dict(wanted=Wanted(num_distances=task.horizon), calls=0)
+    points = search_points(task, original, config.objective, **options)
     value = points.best.value[0]
     reward = (value + config.lambda_path / (1.0 + np.arange(len(value)))).max()
     return float(reward), 1 + int(points.calls[0]) // 2, time.perf_counter() - begin  # each prefix is kept, and ended

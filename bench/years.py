@@ -6,7 +6,6 @@ edit each; "months" the months with another value.
 
 import argparse
 import time
-from typing import Any
 
 import jax
 import numpy as np
@@ -69,15 +68,15 @@ def proved(task: Task, originals: Paths, config: Config, calls: int, *, learned:
     of a beam's that takes as many steps of the classifier as the learner does."""
     num_distances, size = task.horizon + 1, len(originals)
     close = config.lambda_path / (1.0 + np.arange(num_distances))
-    options: dict[str, Any] = dict(wanted=Wanted(num_distances=num_distances), lambda_path=config.lambda_path)
+    wanted, objective = Wanted(num_distances=num_distances), config.objective
     begin = time.perf_counter()
-    found = search_points(task, originals, config, calls=calls, **options)
+    found = search_points(task, originals, objective, wanted=wanted, calls=calls)
     seconds = time.perf_counter() - begin
     reward, bound = ((x + close).max(1) for x in (np.asarray(found.best.value), found.limit))
     gap = np.where(bound - reward <= EQUAL * (1 + np.abs(bound)), 0.0, bound - reward)
     equal = (SETTINGS.num_paths * (SETTINGS.iterations + 1) + 1) * task.horizon  # b paths an iteration, and some more
     width = equal // (num_distances * task.horizon)
-    beam = search_points(task, originals[:BEAMED], config, calls=0, width=width, **options)
+    beam = search_points(task, originals[:BEAMED], objective, wanted=wanted, calls=0, width=width)
     row = {
         "λ_path": config.lambda_path,
         "λ_policy": config.lambda_policy,

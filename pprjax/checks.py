@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from pprjax.config import Config, check_own_steps
+from pprjax.edit_distance import RealCosts
 from pprjax.errors import UserError
 from pprjax.goals import EndsIn
+from pprjax.objective import Objective, check_own_steps
 from pprjax.paths import Paths, alike
 from pprjax.policy import TablePolicy
 from pprjax.ragged import Ragged
@@ -130,15 +131,15 @@ def check_key(key: Any) -> None:
         raise UserError(f"key: expected one key, jax.random.key(0) for example, got {key!r}")
 
 
-def check_task(task: Task, originals: Paths, config: Config = Config()) -> None:
+def check_task(task: Task, originals: Paths, objective: Objective = Objective()) -> None:
     """Raise a ValueError or a TypeError for a world, an agent or starts of paths that no method can work with."""
     check_world(task)
     check_agent(task)
-    check_symbols(task, originals, config)
+    check_symbols(task, originals, objective)
     check_starts(task, originals)
     check_actions(task, originals)
     check_goal(task)
-    check_own_steps(config, task.constraints)
+    check_own_steps(objective, task.constraints)
 
 
 def check_actions(task: Task, paths: Paths, name: str = "originals") -> None:
@@ -180,29 +181,29 @@ def check_starts(task: Task, originals: Paths) -> None:
         raise UserError(f"originals[{wrong[0]}]: expected the world's start, symbol {start}, got {firsts[wrong[0]]}")
 
 
-def check_symbols(task: Task, paths: Paths, config: Config, name: str = "originals") -> None:
+def check_symbols(task: Task, paths: Paths, objective: Objective, name: str = "originals") -> None:
     """Raise a ValueError that names what does not go with symbols of this type: the paths, the distance, its scale, a
     constraint, or free own steps."""
-    own, size = task.symbol_type, paths.vector_size
+    own, size, costs = task.symbol_type, paths.vector_size, objective.costs
     said = f"float[{own.shape[0]}]" if own.shape else "integers"
     if (size or ()) != (own.shape[0] if own.shape else ()):
         got = "integers" if size is None else f"float[{size}]"
         raise UserError(f"{name}: expected symbols as the world's `symbol` gives them, {said}, got {got}")
     if not own.shape:
-        if config.distance == "real":
+        if isinstance(costs, RealCosts):
             raise UserError('distance: "real" compares vectors, but symbols are integers; expected "edit"')
         return
     symbols = np.asarray(paths.symbols)
     for i in np.flatnonzero(np.isnan(symbols).any((1, 2)))[:1]:
         check_numbers(symbols[i], f"{name}[{i}]")
-    if config.distance != "real":
+    if not isinstance(costs, RealCosts):
         raise UserError(
             f'distance: symbols are vectors, {said}, so expected "real" with a scale for each coordinate, got '
-            f"{config.distance!r}"
+            f"{costs.distance!r}"
         )
-    if len(config.scale or ()) != own.shape[0]:
-        raise UserError(f"scale: expected {own.shape[0]} numbers, one a coordinate of {said}, got {config.scale}")
-    if config.own_steps == "free":
+    if len(costs.scale) != own.shape[0]:
+        raise UserError(f"scale: expected {own.shape[0]} numbers, one a coordinate of {said}, got {costs.scale}")
+    if objective.own_steps == "free":
         raise UserError('own_steps: no step between vectors is ever met again exactly; expected "charged", got "free"')
     for field in ("forbidden_states", "forbidden_transitions", "keep", "rules"):
         value = None if task.constraints is None else getattr(task.constraints, field)

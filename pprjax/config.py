@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 from flax import struct
 
-from pprjax.constraints import Constraints
 from pprjax.edit_distance import Costs, EditCosts, Norm, RealCosts
 from pprjax.errors import UserError
+from pprjax.objective import Objective, check_own_steps
 from pprjax.reward import Habit, OwnSteps
 
 
@@ -107,25 +107,23 @@ class Config:
     """Edit cost of a replaced symbol."""
 
     @property
-    def costs(self) -> Costs:
-        """What d counts."""
+    def objective(self) -> Objective:
+        """What is asked of a path, without the learner's settings."""
+        return Objective(
+            lambda_path=self.lambda_path,
+            lambda_policy=self.lambda_policy,
+            habit=self.habit,
+            own_steps=self.own_steps,
+            costs=self._costs,
+        )
+
+    @property
+    def _costs(self) -> Costs:
         if self.distance == "real":
             return RealCosts(() if self.scale is None else self.scale)
         if self.distance != "edit":
             return Norm(1 if self.distance == "manhattan" else 2)
         return EditCosts(self.w_ins, self.w_del, self.w_sub)
-
-    @property
-    def whole(self) -> bool:
-        """Whether d is a whole number: it counts edits, and each costs a whole number."""
-        costs = self.costs
-        return isinstance(costs, EditCosts) and all(cost == int(cost) for cost in costs)
-
-    @property
-    def apart(self) -> EditCosts | RealCosts:
-        """What δ counts between two recourses: edits of unit costs, of vectors real costs."""
-        costs = self.costs
-        return costs if isinstance(costs, RealCosts) else EditCosts()
 
 
 PAPER = Config(habit="link", gamma=0.99, learning_rate=1e-3)
@@ -171,7 +169,7 @@ def check_config(config: Config, num_originals: int) -> None:
     for name, choices in CHOICES.items():
         if getattr(config, name) not in choices:
             raise UserError(f"{name}: expected one of {', '.join(choices)}, got {getattr(config, name)!r}")
-    check_own_steps(config)
+    check_own_steps(config.objective)
     EditCosts(config.w_ins, config.w_del, config.w_sub).check()
     check_scale(config)
 
@@ -181,22 +179,8 @@ def check_scale(config: Config) -> None:
     if config.distance == "real":
         if config.scale is None:
             raise UserError('scale: distance "real" needs a tuple of numbers above 0, one a coordinate, got None')
-        config.costs.check()
+        config.objective.costs.check()
         if (config.w_ins, config.w_del, config.w_sub) != (1.0, 1.0, 1.0):
             raise UserError('w_ins, w_del, w_sub: with distance "real" expected 1, for scale says what a state costs')
     elif config.scale is not None:
         raise UserError(f'scale: expected None with distance {config.distance!r}; it belongs to "real"')
-
-
-def check_own_steps(config: Config, constraints: Constraints | None = None) -> None:
-    """Raise a ValueError where own steps are to be free of a habit that pays, or of one that may forbid them."""
-    if config.own_steps == "free" and constraints is not None and constraints.max_regret is not None:
-        raise UserError(
-            'own_steps: "free" lets a path keep whatever the original did, but constraints.max_regret forbids some of '
-            'it; expected own_steps "charged" with it'
-        )
-    if config.own_steps == "free" and config.habit == "link":
-        raise UserError(
-            'own_steps: "free" takes away what steps of the original cost, but habit "link" pays for steps; expected '
-            'own_steps "charged", or habit "regret"'
-        )

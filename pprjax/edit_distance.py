@@ -44,6 +44,11 @@ class EditCosts(NamedTuple):
     substitute: float = 1.0
 
     @property
+    def distance(self) -> str:
+        """Its name in a `Config`."""
+        return "edit"
+
+    @property
     def unit(self) -> bool:
         return self == (1.0, 1.0, 1.0)
 
@@ -64,6 +69,11 @@ class Norm(NamedTuple):
     p: int
 
     @property
+    def distance(self) -> str:
+        """Its name in a `Config`."""
+        return "manhattan" if self.p == 1 else "euclidean"
+
+    @property
     def unit(self) -> bool:
         return False
 
@@ -80,6 +90,11 @@ class RealCosts(NamedTuple):
     """
 
     scale: tuple[float, ...]  # k: the difference of each number that makes an altogether other state
+
+    @property
+    def distance(self) -> str:
+        """Its name in a `Config`."""
+        return "real"
 
     @property
     def unit(self) -> bool:

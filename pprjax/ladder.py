@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int
 from pprjax import edit_distance, metrics
 from pprjax.edit_distance import EditCosts, RealCosts
 from pprjax.metrics import SAME
+from pprjax.objective import Objective
 from pprjax.paths import PAD, Paths, fill_of
 from pprjax.result import Frontier
 from pprjax.task import Task
@@ -141,44 +142,40 @@ class Points:
 def frontier(
     points: Points,
     originals: Paths,
+    objective: Objective,
     *,
     goal: Any,
-    lambda_policy: Any,
     answered_by: str,
-    apart: EditCosts | RealCosts = EditCosts(),
 ) -> Frontier:
     """The frontier of B originals, and beside each of its paths the next best of as many edits, where they are wanted.
 
     Args:
         goal: the task's; None: it has none.
         answered_by: the method.
-        apart: what δ counts.
     """
     value, first = np.asarray(points.best.value), np.asarray(points.best.first)
     rises = first > tolerated(_below(first))
     if value.ndim == 3:
         value = value[..., : value.shape[2] // 2]
         rises = rises[..., None] & (value > -np.inf)
-    options: dict[str, Any] = dict(goal=goal, lambda_policy=lambda_policy, answered_by=answered_by, apart=apart)
-    return listed(points, originals, np.nonzero(rises), **options)
+    return listed(points, originals, objective, np.nonzero(rises), goal=goal, answered_by=answered_by)
 
 
 def listed(
     points: Points,
     originals: Paths,
+    objective: Objective,
     rows: tuple[Int[np.ndarray, " F"], ...],
     *,
     goal: Any,
-    lambda_policy: Any,
     answered_by: str,
-    apart: EditCosts | RealCosts = EditCosts(),
 ) -> Frontier:
     """These rows of the ladders: original, e, and place where there is more than one."""
     path, rung, *place = rows
     at = jax.tree.map(lambda x: np.asarray(x)[rows], replace(points.best, min_distance=None))
     num_actions = (at.actions != PAD).sum(1).astype(np.int32)
     bound = np.minimum(points.limit, points.unseen)[path, rung] if place else points.limit[path, rung]
-    weights = np.broadcast_to(np.asarray(lambda_policy, float), len(originals))
+    weights = np.broadcast_to(np.asarray(objective.lambda_policy, float), len(originals))
     distance, value, close = rung.astype(np.int32), at.value, 0.0
     if at.distance is not None:
         distance, value, close = at.distance, at.goal + weights[path] * at.r_policy, SAME
@@ -204,7 +201,7 @@ def listed(
         limit=points.limit.astype(float),
         original_goal=np.asarray(points.original_goal, float),
         lambda_policy=weights,
-        apart=apart,
+        apart=objective.apart,
     )
 
 

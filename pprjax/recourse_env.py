@@ -15,6 +15,7 @@ from pprjax import edit_distance
 from pprjax.checks import check_task
 from pprjax.config import Config, check_config
 from pprjax.errors import UserError
+from pprjax.objective import Objective
 from pprjax.paths import Paths
 from pprjax.reward import similarity, spared
 from pprjax.rollout import Original, trace
@@ -38,7 +39,7 @@ class RecourseState(environment.EnvState):
 class RecourseParams(environment.EnvParams):
     task: Task
     original: Original
-    config: Config
+    objective: Objective
     penalty: jax.Array  # float[]
 
 
@@ -65,7 +66,7 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
         if task.constraints is not None:
             raise UserError("task.constraints: expected none, for a learner of another kind does not keep them")
         check_config(config, 1)
-        check_task(task, original, config)
+        check_task(task, original, config.objective)
         actions = None if original.actions is None else original.actions[0]
         symbols, length = jnp.asarray(original.symbols[0]), jnp.asarray(original.lengths[0])
         traced = jax.jit(trace)(task, symbols, length, jax.random.key(0), actions)
@@ -73,7 +74,7 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
             max_steps_in_episode=task.horizon,
             task=task,
             original=traced,
-            config=config,
+            objective=config.objective,
             penalty=jnp.asarray(config.lambda_path + 1 if penalty is None else penalty, jnp.result_type(float)),
         )
 
@@ -86,7 +87,7 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
         return self._params.task.num_actions
 
     def reset_env(self, key: jax.Array, params: RecourseParams) -> tuple[Array, RecourseState]:
-        task, original, costs = params.task, params.original, params.config.costs
+        task, original, costs = params.task, params.original, params.objective.costs
         state, zero = task.reset(key), jnp.zeros((), jnp.result_type(float))
         first = edit_distance.matches(original.symbols, task.symbol(state), costs)
         column = edit_distance.append(edit_distance.start(original.symbols, costs), first, costs)
@@ -98,18 +99,18 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
         return self.observe(key, begun, None, params), begun
 
     def step_env(self, key: jax.Array, state: RecourseState, action: Int[Array, ""], params: RecourseParams):
-        task, original, config = params.task, params.original, params.config
+        task, original, objective = params.task, params.original, params.objective
         carry, log_probs = task.log_probs(state.carry, state.state)
         available = task.available(state.state)
         favourite = jnp.argmax(jnp.where(available, log_probs, -jnp.inf))
         action = jnp.where(available[action], action, favourite).astype(jnp.int32)
         inner, reward, terminated = task.step(key, state.state, action)
-        habit = task.habits(state.state, log_probs, config.habit)[action]
-        habit = spared(habit, original.symbols, task.symbol(state.state), task.symbol(inner), config.own_steps)
-        match = edit_distance.matches(original.symbols, task.symbol(inner), config.costs)
-        column = edit_distance.append(state.column, match, config.costs)
-        smallest, position = edit_distance.alignment(column, original.symbols, original.length, config.costs)
-        distance = edit_distance.distance(column, original.length, config.costs)
+        habit = task.habits(state.state, log_probs, objective.habit)[action]
+        habit = spared(habit, original.symbols, task.symbol(state.state), task.symbol(inner), objective.own_steps)
+        match = edit_distance.matches(original.symbols, task.symbol(inner), objective.costs)
+        column = edit_distance.append(state.column, match, objective.costs)
+        smallest, position = edit_distance.alignment(column, original.symbols, original.length, objective.costs)
+        distance = edit_distance.distance(column, original.length, objective.costs)
         over = terminated | ~task.available(inner).any() | (state.time + 1 >= task.horizon)
         before = jnp.where(state.time == 0, 0.0, similarity(state.smallest))
         closer = similarity(jnp.where(over, distance, smallest)) - before
@@ -119,7 +120,7 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
         )  # fmt: skip
         outcome = task.outcome(inner, terminated, after.reward_goal, after.magnitude)
         met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
-        paid = reward + config.lambda_policy * habit + config.lambda_path * closer
+        paid = objective.value(reward, habit) + objective.lambda_path * closer
         paid = paid - jnp.where(over & ~met, params.penalty, 0.0)
         info = {"distance": distance, "reward_goal": after.reward_goal, "met": met, "action": action}
         return self.observe(key, after, action, params), after, paid, over, info

@@ -18,6 +18,7 @@ from pprjax.constraints import violations
 from pprjax.edit_distance import RealCosts
 from pprjax.goals import Goal
 from pprjax.likeliest import all_steps, likeliest_actions
+from pprjax.objective import Objective
 from pprjax.paths import PAD, alike, fill_of
 from pprjax.policy import ragged_of
 from pprjax.reward import similarity, spared, total
@@ -132,9 +133,9 @@ def rollout(
         bucket: the row of the visit counts that a state belongs to; None leaves `rows` 0.
         key: consumed by stochastic worlds only.
     """
-    lookup = _lookup(
-        task, original, config, tracks=values is not None and (config.alignment_aware or config.telescoped)
-    )
+    objective = config.objective
+    tracks = values is not None and (config.alignment_aware or config.telescoped)
+    lookup = _lookup(task, original, objective, tracks=tracks)
 
     def kept(available):
         return None if recalls(task) else available
@@ -153,7 +154,7 @@ def rollout(
         action = jnp.where((forced >= 0) & available[jnp.maximum(forced, 0)], forced, action)
 
         state, reward, terminated = task.step(jax.random.fold_in(key, t), lane.state, action)
-        column = edit_distance.append(lane.column, lookup.match(state), config.costs)
+        column = edit_distance.append(lane.column, lookup.match(state), objective.costs)
         smallest, position = lookup.measure(column)
         habit = lookup.charge(lane.state, action, log_probs, state)
         moved = _Lane(
@@ -170,7 +171,7 @@ def rollout(
     state = task.reset(key)
     first = task.symbol(state)
     column = edit_distance.append(
-        edit_distance.start(original.symbols, config.costs), lookup.match(state), config.costs
+        edit_distance.start(original.symbols, objective.costs), lookup.match(state), objective.costs
     )
     smallest, position = lookup.measure(column)
     zero = jnp.zeros((), jnp.result_type(float))
@@ -204,12 +205,12 @@ class _Lookup(NamedTuple):
     measure: Callable[[edit_distance.Column], tuple[Array, Array]]  # m and j of a column; 0 where nobody asks
 
 
-def _lookup(task: Task, original: Original, config: Config, *, tracks: bool) -> _Lookup:
-    costs, symbols = config.costs, task.symbol_table()
+def _lookup(task: Task, original: Original, objective: Objective, *, tracks: bool) -> _Lookup:
+    costs, symbols = objective.costs, task.symbol_table()
     table = (
         None if symbols is None else jax.vmap(partial(edit_distance.matches, original.symbols, costs=costs))(symbols)
     )
-    allowed, habits = task.available_table(), task.habit_table(config.habit)
+    allowed, habits = task.available_table(), task.habit_table(objective.habit)
 
     def match(state):
         if table is not None:
@@ -220,8 +221,8 @@ def _lookup(task: Task, original: Original, config: Config, *, tracks: bool) -> 
         return task.available(state) if allowed is None else allowed[task.state_id(state)]
 
     def charge(state, action, log_probs, after):
-        habit = task.charge(state, action, log_probs, config.habit, habits)
-        return spared(habit, original.symbols, task.symbol(state), task.symbol(after), config.own_steps)
+        habit = task.charge(state, action, log_probs, objective.habit, habits)
+        return spared(habit, original.symbols, task.symbol(state), task.symbol(after), objective.own_steps)
 
     def measure(column):
         if not tracks:
@@ -241,16 +242,16 @@ def _trajectory(
     available: Bool[Array, " A"] | None,
 ) -> Trajectory:
     """What a lane leaves when its T steps are done; `first` is the start's symbol, `available` of the final state."""
-    taken = steps.taken
+    taken, objective = steps.taken, config.objective
     num_actions = jnp.sum(taken, dtype=jnp.int32)
-    distance = edit_distance.distance(lane.column, original.length, config.costs)
+    distance = edit_distance.distance(lane.column, original.length, objective.costs)
     last = jnp.arange(task.horizon) == num_actions - 1
     if config.telescoped:
         after = jnp.concatenate([steps.smallest[1:], lane.smallest[None]])
         path = jnp.where(last, similarity(distance), similarity(after)) - similarity(steps.smallest)
     else:
         path = jnp.where(last, similarity(distance), 0.0)
-    paid = steps.reward + config.lambda_policy * steps.habit + config.lambda_path * path
+    paid = steps.reward + objective.lambda_policy * steps.habit + objective.lambda_path * path
     magnitude = jnp.sum(jnp.where(taken, jnp.abs(steps.reward), 0.0))
     outcome = task.outcome(lane.state, lane.terminated, lane.reward_goal, magnitude)
     met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
@@ -263,10 +264,10 @@ def _trajectory(
         lane.reward_goal,
         similarity(distance),
         lane.reward_policy,
-        lambda_path=config.lambda_path,
-        lambda_policy=config.lambda_policy,
+        lambda_path=objective.lambda_path,
+        lambda_policy=objective.lambda_policy,
     )
-    if isinstance(config.costs, RealCosts):  # what is no number must show: above all else
+    if isinstance(objective.costs, RealCosts):  # what is no number must show: above all else
         unknown = jnp.isnan(symbols).any()
         met, reward = met | unknown, jnp.where(unknown, jnp.inf, reward)
     return Trajectory(

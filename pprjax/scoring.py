@@ -10,10 +10,11 @@ import numpy as np
 
 from pprjax import constraints, edit_distance
 from pprjax.checks import check_symbols
-from pprjax.config import Config, check_own_steps, check_scale
+from pprjax.config import Config, check_scale
 from pprjax.edit_distance import Costs, Norm
 from pprjax.errors import UserError
 from pprjax.metrics import Scores
+from pprjax.objective import check_own_steps
 from pprjax.paths import PAD, Paths
 from pprjax.reward import Habit, OwnSteps, similarity, spared
 from pprjax.rollout import trace
@@ -34,24 +35,25 @@ def score(task: Task, originals: Paths, paths: Paths, config: Config = Config())
         ValueError: there are not as many paths as originals, the world can't follow a path, config's distance is not
             one of such symbols, or it is between paths of one length and a path has another than its original.
     """
-    check_own_steps(config, task.constraints)
+    objective, costs = config.objective, config.objective.costs
+    check_own_steps(objective, task.constraints)
     check_scale(config)
-    check_symbols(task, originals, config)
-    check_symbols(task, paths, config, "paths")
+    check_symbols(task, originals, objective)
+    check_symbols(task, paths, objective, "paths")
     if len(paths) != len(originals):
         raise UserError(f"paths: expected one for each of {len(originals)} originals, got {len(paths)}")
     other = np.flatnonzero(np.asarray(paths.lengths) != np.asarray(originals.lengths))
-    if isinstance(config.costs, Norm) and other.size:
+    if isinstance(costs, Norm) and other.size:
         i = other[0]
         raise UserError(
-            f"paths[{i}]: distance {config.distance!r} compares paths of one length, expected "
+            f"paths[{i}]: distance {costs.distance!r} compares paths of one length, expected "
             f"{originals.lengths[i]} symbols, got {paths.lengths[i]}"
         )
     kept = constraints.kept_symbols(task.constraints, originals)
     kept_to = constraints.without_keep(task.constraints)
     task = task.replace(constraints=None, horizon=paths.symbols.shape[1])
     inputs = originals.symbols, originals.lengths, paths.symbols, paths.lengths, paths.actions, kept
-    static = dict(habit=config.habit, own_steps=config.own_steps, costs=config.costs.check())
+    static = dict(habit=objective.habit, own_steps=objective.own_steps, costs=costs.check())
     scored = _score(task, kept_to, *map(_array, inputs), **static)
     followed, goal, habits, log_prob, distance, violations = map(np.asarray, scored)
     lost = np.flatnonzero(~followed)

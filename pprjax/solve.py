@@ -16,13 +16,14 @@ from pprjax.certify.frontier import exact_frontier
 from pprjax.certify.optimum import exact
 from pprjax.checks import check_key, check_paths, check_task
 from pprjax.config import Config, check_config
-from pprjax.edit_distance import Norm
+from pprjax.edit_distance import Norm, RealCosts
 from pprjax.errors import UserError
 from pprjax.finite_world import not_deterministic
 from pprjax.ladder import Wanted
 from pprjax.learn.batches import learn, learn_frontier
 from pprjax.learn.stopping import Stop
 from pprjax.limits import TooLargeError
+from pprjax.objective import Objective
 from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.runs import RUNS
@@ -99,17 +100,18 @@ def recourse(
         )
         options |= dict(min_distance=min_distance, chunk=chunk, runs=runs, progress=progress)
         return each(task, originals, config, partial(recourse, **options), ids)
-    check_task(task, originals, config)
-    _check_lengths(task, originals, config)
+    objective = config.objective
+    check_task(task, originals, objective)
+    _check_lengths(task, originals, objective)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance, beam_width=beam_width)
     _check_least(0, calls=calls, runs=runs)
     ends = _stop(stop)
-    for choice in _choices(task, config, method):
+    for choice in _choices(task, objective, method):
         try:
             if choice == "exact":
                 return exact(task, originals, config, n_recourses=n_recourses, min_distance=min_distance)
             if choice == "search":
-                return _searched_at(task, originals, config, calls, beam_width, Wanted(n_recourses, min_distance))
+                return _searched_at(task, originals, objective, calls, beam_width, Wanted(n_recourses, min_distance))
         except TooLargeError:
             if method == choice:
                 raise
@@ -178,25 +180,26 @@ def frontier(
         )
         options |= dict(min_distance=min_distance, progress=progress)
         return each(task, originals, config, partial(frontier, **options), ids)
-    check_task(task, originals, config)
-    _check_lengths(task, originals, config)
+    objective = config.objective
+    check_task(task, originals, objective)
+    _check_lengths(task, originals, objective)
     _check_least(0, max_edits=max_edits, calls=calls)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance, beam_width=beam_width)
     apart: dict[str, int] = dict(n_recourses=n_recourses, min_distance=min_distance)
-    choices = _choices(task, config, method)
+    choices = _choices(task, objective, method)
     if "exact" in choices:
         try:
             return exact_frontier(task, originals, config, max_edits=max_edits, **apart)
         except TooLargeError:
             if method == "exact":
                 raise
-    wanted = Wanted(num_distances=_num_distances(task, originals, config, max_edits), **apart)
+    wanted = Wanted(num_distances=_num_distances(task, originals, objective, max_edits), **apart)
     if "search" in choices:
         try:
             calls = CALLS if calls is None else calls
-            points = search_points(task, originals, config, wanted=wanted, calls=calls, width=beam_width)
-            options = dict(goal=task.goal, lambda_policy=config.lambda_policy, apart=config.apart)
-            return ladder.frontier(points, originals, answered_by="search", **options)
+            every = objective.for_frontier
+            points = search_points(task, originals, every, wanted=wanted, calls=calls, width=beam_width)
+            return ladder.frontier(points, originals, every, goal=task.goal, answered_by="search")
         except TooLargeError:
             if method == "search":
                 raise
@@ -210,15 +213,15 @@ def _check_least(least: int, **values: int | None) -> None:
             raise UserError(f"{name}: expected at least {least}, got {value}")
 
 
-def _check_lengths(task: Task, originals: Paths, config: Config) -> None:
+def _check_lengths(task: Task, originals: Paths, objective: Objective) -> None:
     """Raise a ValueError where distances are between paths of one length, and an original has another."""
-    if not isinstance(config.costs, Norm):
+    if not isinstance(objective.costs, Norm):
         return
     expected = task.horizon + 1
     wrong = np.flatnonzero(np.asarray(originals.lengths) != expected)
     if wrong.size:
         raise UserError(
-            f"distance: {config.distance!r} compares paths of one length, the world's {expected} symbols, got "
+            f"distance: {objective.costs.distance!r} compares paths of one length, the world's {expected} symbols, got "
             f"{originals.lengths[wrong[0]]} in originals[{wrong[0]}]"
         )
 
@@ -244,20 +247,19 @@ def _needed(key: jax.Array | None) -> jax.Array:
 
 
 def _searched_at(
-    task: Task, originals: Paths, config: Config, calls: int | None, width: int, wanted: Wanted
+    task: Task, originals: Paths, objective: Objective, calls: int | None, width: int, wanted: Wanted
 ) -> Recourse:
     """The best by search at one λ_path."""
-    wanted = replace(wanted, num_distances=_num_distances(task, originals, config, None))
-    calls, lambda_path = CALLS if calls is None else calls, config.lambda_path
-    sizes: dict[str, int] = dict(calls=calls, width=width)
-    points = search_points(task, originals, config, wanted=wanted, lambda_path=lambda_path, **sizes)
-    options: dict[str, Any] = dict(goal=task.goal, lambda_policy=config.lambda_policy, apart=config.apart)
-    if wanted.n_recourses == 1:
-        return ladder.frontier(points, originals, answered_by="search", **options).at(lambda_path)
-    return n_best(points, originals, lambda_path=lambda_path, wanted=wanted, **options)
+    wanted = replace(wanted, num_distances=_num_distances(task, originals, objective, None))
+    calls = CALLS if calls is None else calls
+    points = search_points(task, originals, objective, wanted=wanted, calls=calls, width=width)
+    if wanted.n_recourses > 1:
+        return n_best(points, originals, objective, goal=task.goal, wanted=wanted)
+    every = ladder.frontier(points, originals, objective, goal=task.goal, answered_by="search")
+    return every.at(objective.lambda_path)
 
 
-def _num_distances(task: Task, originals: Paths, config: Config, max_edits: int | None) -> int:
+def _num_distances(task: Task, originals: Paths, objective: Objective, max_edits: int | None) -> int:
     """One more than the most edits that count.
 
     Raises:
@@ -265,13 +267,14 @@ def _num_distances(task: Task, originals: Paths, config: Config, max_edits: int 
     """
     limits = [max_edits, None if task.constraints is None else task.constraints.max_distance]
     known = [x for x in limits if x is not None]
-    if config.distance == "manhattan" and not known:
+    costs = objective.costs
+    if costs == Norm(1) and not known:
         raise UserError(
             'distance: with "manhattan" expected max_edits, or Constraints(max_distance=…): how far the paths may be '
             "that are looked for, each distance by itself"
         )
-    if config.distance != "manhattan":
-        costs = UNIT if config.distance == "real" else whole_costs(config)
+    if costs != Norm(1):
+        costs = UNIT if isinstance(costs, RealCosts) else whole_costs(costs)
         fewest = _fewest_steps(task) + 1
         known.append(largest_distance(np.asarray(originals.lengths), task.horizon + 1, costs, shortest=fewest))
     return 1 + int(min(known))
@@ -285,7 +288,7 @@ def _fewest_steps(task: Task) -> int:
     return min(int(task.env.steps_to_go(start, task.params)), task.horizon)
 
 
-def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
+def _choices(task: Task, objective: Objective, method: str) -> tuple[str, ...]:
     """The methods to be tried, in this order.
 
     Raises:
@@ -297,9 +300,10 @@ def _choices(task: Task, config: Config, method: str) -> tuple[str, ...]:
         raise UserError(f'method: "search" needs a deterministic world, {not_deterministic(task)}')
     if method != "auto":
         return (method,)
-    if not task.deterministic or not (config.whole or config.distance == "real"):
+    real = isinstance(objective.costs, RealCosts)
+    if not task.deterministic or not (objective.whole or real):
         return ("learn",)
-    if config.distance == "real":
+    if real:
         return ("search", "learn")
     table = task.num_states is not None and not jax.tree.leaves(task.policy.init())
     return ("exact", "search", "learn") if table else ("search", "learn")

@@ -67,8 +67,8 @@ def test_edited_lanes_are_some_of_the_mixed_ones():
 
 
 def test_costs():
-    assert Config().costs == EditCosts(1.0, 1.0, 1.0)
-    assert Config(w_ins=1.0, w_del=2.0, w_sub=3.0).costs == EditCosts(insert=1.0, delete=2.0, substitute=3.0)
+    assert Config().objective.costs == EditCosts(1.0, 1.0, 1.0)
+    assert Config(w_ins=1.0, w_del=2.0, w_sub=3.0).objective.costs == EditCosts(insert=1.0, delete=2.0, substitute=3.0)
 
 
 def test_what_may_be_swept_is_traced_and_the_rest_is_static():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ring_road import ring
 
 from pprjax import ladder
+from pprjax.objective import Objective
 from pprjax.paths import Paths
 
 E, N = 5, 6
@@ -78,6 +79,6 @@ def test_a_frontier_has_the_rungs_that_rise():
     )
     kept = jax.tree.map(lambda x: np.stack([np.asarray(x)] * 3), ladder.empty(ring(), ONE)).replace(value=values)
     points = ladder.Points(kept, np.full((3, E), 4.0), unknown, np.zeros(3, int), np.zeros(3))
-    front = ladder.frontier(points, Paths.from_lists([[0]] * 3), goal=None, lambda_policy=0.1, answered_by="search")
+    front = ladder.frontier(points, Paths.from_lists([[0]] * 3), Objective(), goal=None, answered_by="search")
     assert list(zip(front.path.tolist(), front.distance.tolist(), strict=True)) == [(0, 1), (0, 4), (1, 0), (1, 4)]
     assert front.value.tolist() == [1.0, 2.0, 3.0, 3.5] and front.bound.tolist() == [4.0] * 4

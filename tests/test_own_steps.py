@@ -131,8 +131,9 @@ def test_a_search_that_drops_nothing_has_the_same(seed, lambda_policy):
     mdp = regretful(seed)
     config = pprjax.Config(lambda_policy=lambda_policy, own_steps="free")
     originals = pprjax.Paths.from_lists(mdp.originals).padded_to(HORIZON + 3)
+    every = config.objective.for_frontier
     found = search_points(
-        mdp.task(GOALS["reached"]), originals, config, wanted=Wanted(num_distances=12), calls=0, width=ROOMY
+        mdp.task(GOALS["reached"]), originals, every, wanted=Wanted(num_distances=12), calls=0, width=ROOMY
     )
     for b, original in enumerate(mdp.originals):
         truth = np.full(12, -np.inf)

@@ -11,8 +11,7 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 from rapidfuzz.distance import Levenshtein
 
-from pprjax.config import Config
-from pprjax.edit_distance import EditCosts
+from pprjax.edit_distance import Costs, EditCosts
 from pprjax.errors import UserError
 
 
@@ -27,16 +26,15 @@ class WholeCosts(NamedTuple):
 UNIT = WholeCosts(1, 1, 1)
 
 
-def whole_costs(config: Config) -> WholeCosts:
-    """The edit costs of a config.
+def whole_costs(costs: Costs) -> WholeCosts:
+    """Edit costs as whole numbers.
 
     Raises:
         ValueError: one of them is no whole number, or below 1; or the distance is no edit distance.
     """
-    if config.distance != "edit":
-        raise UserError(f'distance: a certificate counts edits, so expected "edit", got {config.distance!r}')
-    costs = EditCosts(config.w_ins, config.w_del, config.w_sub).check()
-    for name, cost in zip(("w_ins", "w_del", "w_sub"), costs, strict=True):
+    if not isinstance(costs, EditCosts):
+        raise UserError(f'distance: a certificate counts edits, so expected "edit", got {costs.distance!r}')
+    for name, cost in zip(("w_ins", "w_del", "w_sub"), costs.check(), strict=True):
         if cost != math.floor(cost):
             raise UserError(f"{name}: a certificate counts edits in whole numbers, got {cost}")
     return WholeCosts(*map(int, costs))

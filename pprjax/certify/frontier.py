@@ -68,7 +68,8 @@ def exact_frontier(
             return found
         return n_best_beside(problem, block, *found, n_recourses=n_recourses, min_distance=min_distance)
 
-    graded, path, problem = solved(task, originals, dataclasses.replace(config, lambda_path=0.0), solve)
+    objective = config.objective.for_frontier
+    graded, path, problem = solved(task, originals, objective, solve)
     paths, scores, status = described(problem, graded)
     size = len(originals)
     return Frontier(
@@ -84,7 +85,7 @@ def exact_frontier(
         answered_by=np.full(size, "exact"),
         limit=_limits(path, graded, size),
         original_goal=problem.original_reward,
-        lambda_policy=np.broadcast_to(np.asarray(config.lambda_policy, float), size),
+        lambda_policy=np.broadcast_to(np.asarray(objective.lambda_policy, float), size),
     )
 
 

@@ -26,6 +26,7 @@ from pprjax.certify.unrolled import Earned, goal_met
 from pprjax.config import Config
 from pprjax.errors import UserError
 from pprjax.metrics import Scores
+from pprjax.objective import Objective
 from pprjax.paths import Paths
 from pprjax.result import Recourse, ranks, surely, untrained
 from pprjax.ruled import with_rules
@@ -65,10 +66,11 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
         if least < 1:
             raise UserError(f"{name}: expected at least 1, got {least}")
     several = partial(n_best_paths, n_recourses=n_recourses, min_distance=min_distance)
-    graded, path, problem = solved(task, originals, config, best_paths if n_recourses == 1 else several)
+    objective = config.objective
+    graded, path, problem = solved(task, originals, objective, best_paths if n_recourses == 1 else several)
     paths, scores, status = described(problem, graded)
     size = len(originals)
-    weights = (np.broadcast_to(np.asarray(x, float), size) for x in (config.lambda_path, config.lambda_policy))
+    weights = (np.broadcast_to(np.asarray(x, float), size) for x in (objective.lambda_path, objective.lambda_policy))
     lambda_path, lambda_policy = weights
     return Recourse(
         originals=originals,
@@ -92,13 +94,13 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
 def solved(
     task: Task,
     originals: Paths,
-    config: Config,
+    objective: Objective,
     solve: Callable[[Problem, Block], tuple[Graded, Int[np.ndarray, " R"]]],
 ) -> tuple[Graded, Int[np.ndarray, " R"], Problem]:
     """`solve` of every block: its rows in the order of the originals, which original each answers, and a problem of
     theirs, for the tables."""
     found, path, problem = [], [], None
-    for at, problem, block in blocks(with_rules(task), originals, config):
+    for at, problem, block in blocks(with_rules(task), originals, objective):
         graded, answers = solve(problem, block)
         found.append(graded)
         path.append(at[answers])

@@ -14,10 +14,10 @@ from pprjax.certify.edits import WholeCosts, whole_costs
 from pprjax.certify.own_steps import habits_of
 from pprjax.certify.unrolled import Earned, Unrolled, Weights, unroll
 from pprjax.checks import check_symbols
-from pprjax.config import Config, check_own_steps
 from pprjax.constraints import kept_symbols
 from pprjax.errors import UserError
 from pprjax.finite_world import UNAVAILABLE, FiniteWorld, tabulate
+from pprjax.objective import Objective, check_own_steps
 from pprjax.paths import PAD, Paths
 from pprjax.rollout import trace
 from pprjax.ruled import without_rules
@@ -62,23 +62,25 @@ class Block:
         )
 
 
-def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[np.ndarray, " B"], Problem, Block]]:
+def blocks(
+    task: Task, originals: Paths, objective: Objective
+) -> Iterator[tuple[Int[np.ndarray, " B"], Problem, Block]]:
     """The originals in blocks, with their places among all: those with the same kept steps share an unrolled world.
 
     Raises:
         ValueError: as `pprjax.exact`.
     """
-    costs = whole_costs(config)
-    check_symbols(task, originals, config)
-    check_own_steps(config, task.constraints)
+    costs = whole_costs(objective.costs)
+    check_symbols(task, originals, objective)
+    check_own_steps(objective, task.constraints)
     size = len(originals)
-    lambda_path = _weights("lambda_path", config.lambda_path, size)
-    lambda_policy = _weights("lambda_policy", config.lambda_policy, size)
-    tables = tabulate(task, habit=config.habit)
+    lambda_path = _weights("lambda_path", 0.0 if objective.lambda_path is None else objective.lambda_path, size)
+    lambda_policy = _weights("lambda_policy", objective.lambda_policy, size)
+    tables = tabulate(task, habit=objective.habit)
     symbols, lengths = _checked(originals, tables)
     reads_reward = task.goal is not None and task.goal.uses_reward
     constraints = task.constraints
-    free = tables if constraints is None else tabulate(_unbound(task), habit=config.habit)
+    free = tables if constraints is None else tabulate(_unbound(task), habit=objective.habit)
     own = earned_by(task, free, dataclasses.replace(originals, symbols=symbols, lengths=lengths))
     asked = own if reads_reward else Earned(*np.zeros((2, size)))
     limit = np.inf if constraints is None or constraints.max_distance is None else float(constraints.max_distance)
@@ -92,7 +94,7 @@ def blocks(task: Task, originals: Paths, config: Config) -> Iterator[tuple[Int[n
         for low in range(0, len(mine), together):
             at = mine[low : low + together]
             asked_at = asked.reward[at], asked.magnitude[at]
-            weights = Weights(lambda_policy[at], *habits_of(tables, symbols[at], config.own_steps))
+            weights = Weights(lambda_policy[at], *habits_of(tables, symbols[at], objective.own_steps))
             block = Block(symbols[at], lengths[at], *asked_at, lambda_path[at], weights)
             yield at, Problem(task, unrolled, costs, limit, own.reward), block
 

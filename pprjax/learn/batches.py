@@ -102,8 +102,7 @@ def learn_frontier(
         calls=np.zeros(len(originals), int),
         original_goal=np.asarray(result.original_goal),
     )
-    options: dict[str, Any] = dict(goal=task.goal, lambda_policy=config.lambda_policy, apart=config.apart)
-    return ladder.frontier(points, originals, answered_by="learn", **options)
+    return ladder.frontier(points, originals, config.objective, goal=task.goal, answered_by="learn")
 
 
 def _numbers(ids: Int[np.ndarray, " B"] | None, size: int) -> Int[np.ndarray, " B"]:
@@ -355,7 +354,7 @@ def _assemble(
         curve=np.asarray(result.curve),
         lambda_path=lambdas[0],
         lambda_policy=lambdas[1],
-        diversity=metrics.diversity(paths, path, size, config.apart),
+        diversity=metrics.diversity(paths, path, size, config.objective.apart),
         **works,
     )
 

@@ -186,7 +186,7 @@ def _rungs(found: Ladder, best: Int[Array, " T"], key: jax.Array, num_paths: int
 
 def climb(found: Ladder, config: Config, lanes: Trajectory) -> Ladder:
     """The ladder after these paths, which have a leading axis."""
-    value = lanes.reward_goal + config.lambda_policy * lanes.reward_policy
+    value = config.objective.value(lanes.reward_goal, lanes.reward_policy)
     paths = Ladder(
         value=jnp.where(lanes.met, value, -jnp.inf),
         goal=lanes.reward_goal,
@@ -199,7 +199,7 @@ def climb(found: Ladder, config: Config, lanes: Trajectory) -> Ladder:
         distance=None if found.distance is None else lanes.distance,
     )
     rung = jnp.rint(lanes.distance) if found.distance is None else lanes.distance
-    return ladder.extend(found, paths, rung.astype(jnp.int32), config.apart)
+    return ladder.extend(found, paths, rung.astype(jnp.int32), config.objective.apart)
 
 
 def learn_from(
@@ -225,7 +225,7 @@ def learn_from(
         best=best,
         curve=state.curve.at[iteration].set(best.reward),
         best_missed=jnp.maximum(state.best_missed, missed),
-        archive=None if state.archive is None else archive.extend(state.archive, answers, config.apart),
+        archive=None if state.archive is None else archive.extend(state.archive, answers, config.objective.apart),
         ladder=None if state.ladder is None else climb(state.ladder, config, answers),
         scale=jnp.where(
             state.scale > 0, state.scale, RETURN_SCALE / jnp.maximum(jnp.mean(jnp.abs(lanes.reward)), 1e-6)
@@ -256,7 +256,7 @@ def harvest(
         state,
         best=ranking.better(state.best, ranking.best_of(answers)),
         greedy=jax.tree.map(lambda x: x[0], lanes),
-        archive=None if state.archive is None else archive.extend(state.archive, answers, config.apart),
+        archive=None if state.archive is None else archive.extend(state.archive, answers, config.objective.apart),
         ladder=None if state.ladder is None else climb(state.ladder, config, answers),
     )
 

@@ -174,7 +174,7 @@ def check(fitted: Fitted, config: Config, search: Search) -> None:
         fitted.check_noise()
     if search.method not in ("exact", "search"):
         return
-    whole_costs(config)
+    whole_costs(config.objective.costs)
     if fitted.successors is not None:
         raise UserError("method: chance decides in this log's world, so nothing can be certified; expected learn")
     if not fitted.deterministic:
@@ -197,7 +197,7 @@ def _solve(answers: Answers, fitted: Fitted, config: Config, search: Search, min
     """Find the recourses of these paths, which begin alike and are one agent's."""
     originals = answers.originals
     agent, start = int(originals.agents[mine[0]]), int(np.asarray(originals.paths.symbols)[mine[0], 0])
-    if fitted.deterministic and search.method != "learn" and config.whole:
+    if fitted.deterministic and search.method != "learn" and config.objective.whole:
         _certify(answers, fitted, fitted.task(agent, start), config, search, mine)
         return
     for at, chances in _trips(fitted, originals.paths, mine, search.noise):
@@ -208,7 +208,7 @@ def _solve(answers: Answers, fitted: Fitted, config: Config, search: Search, min
 def _is_near(fitted: Fitted, config: Config, search: Search) -> bool:
     """Whether paths are answered in the graph of the log: what the goal asks, its rows know."""
     asked = fitted.goal is None or fitted.ends is not None
-    return asked and fitted.deterministic and config.whole and search.method in ("auto", "exact")
+    return asked and fitted.deterministic and config.objective.whole and search.method in ("auto", "exact")
 
 
 def _solve_near(
@@ -239,7 +239,10 @@ def _find_near(
     """The same of paths that are about as long; those that are alike are solved once."""
     paths, lambda_path = answers.originals.paths[mine], float(config.lambda_path)
     symbols, first, whose = np.unique(np.asarray(paths.symbols), axis=0, return_index=True, return_inverse=True)
-    start, options = bones.begin[symbols[:, 0]], dict(costs=whole_costs(config), own_steps=config.own_steps)
+    start, options = (
+        bones.begin[symbols[:, 0]],
+        dict(costs=whole_costs(config.objective.costs), own_steps=config.own_steps),
+    )
     solve = partial(near, weighed, paths[first], start, calls=search.calls, **options)
     every = solve(lambda_path=None if search.ladder else lambda_path)
     best = every.at(lambda_path)

@@ -129,10 +129,10 @@ def _last(search: Search, nodes: Nodes, beam: Beam, shape: Shape) -> Beam:
     best, children, calls = _opened(search, nodes, beam, t, last=True)
     edges, lost = _foremost(search, best, children, (children.bound,), shape.candidates)
     bound, smallest = (x[edges.parent, edges.action] for x in (children.bound, children.smallest))
-    if search.lambda_path is None:
+    if search.objective.lambda_path is None:
         order = jnp.lexsort((-bound, smallest))
     else:
-        order = jnp.argsort(-(bound + closeness(smallest, search.lambda_path)))
+        order = jnp.argsort(-(bound + closeness(smallest, search.objective.lambda_path)))
     edges, bound, smallest = jax.tree.map(lambda x: x[order], (edges, bound, smallest))
 
     def left(best: Ladder, i: Int[Array, ""]) -> Bool[Array, " M"]:
@@ -233,8 +233,8 @@ def _strata(
     stratum = jnp.where(hopeful, rung_of(ranked.smallest), num_distances)
     guided = [weight * ranked.promise for weight in weights]
     places = [_places(ranked.value + more, stratum, num_distances) for more in guided]
-    if search.lambda_path is not None:
-        worth = jnp.where(hopeful, ranked.value + closeness(ranked.smallest, search.lambda_path), -jnp.inf)
+    if search.objective.lambda_path is not None:
+        worth = jnp.where(hopeful, ranked.value + closeness(ranked.smallest, search.objective.lambda_path), -jnp.inf)
         places += [_foremost_places(worth + more, room) // num_distances for more in guided]
     place = jnp.where(hopeful, jnp.stack(places).min(0), size)
     turn = jnp.minimum(place, room) * (num_distances + 1) + stratum

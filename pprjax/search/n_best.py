@@ -13,6 +13,7 @@ from pprjax.certify.edits import distinct, levenshtein
 from pprjax.edit_distance import EditCosts, RealCosts
 from pprjax.ladder import Ladder, Points, Wanted, listed
 from pprjax.metrics import real_edits
+from pprjax.objective import Objective
 from pprjax.paths import PAD, Paths
 from pprjax.result import ROUNDING, Recourse
 from pprjax.reward import closeness
@@ -21,12 +22,10 @@ from pprjax.reward import closeness
 def n_best(
     points: Points,
     originals: Paths,
+    objective: Objective,
     *,
     goal: Any,
-    lambda_path: Any,
-    lambda_policy: Any,
     wanted: Wanted,
-    apart: EditCosts | RealCosts = EditCosts(),
 ) -> Recourse:
     """The n best by R, any two δ edits apart, and a bound on R in each place.
 
@@ -37,17 +36,15 @@ def n_best(
         points: of more than one path for each distance, searched at this λ_path.
         goal: the task's; None: it has none.
         wanted: n and δ.
-        apart: what δ counts.
     """
-    weights = np.broadcast_to(np.asarray(lambda_path, float), len(originals))
+    weights = np.broadcast_to(np.asarray(objective.lambda_path, float), len(originals))
     close = closeness(np.arange(points.limit.shape[1]), weights[:, None])
     ladders = jax.tree.map(np.asarray, points.best)
     each = [jax.tree.map(lambda x, b=b: x[b], ladders) for b in range(len(originals))]
-    places = [_chosen(found, close[b], wanted, apart) for b, found in enumerate(each)]
+    places = [_chosen(found, close[b], wanted, objective.apart) for b, found in enumerate(each)]
     path = np.repeat(np.arange(len(originals)), [len(place) for place in places])
     distance, place = np.concatenate(places).T
-    options: dict[str, Any] = dict(goal=goal, lambda_policy=lambda_policy, answered_by="search", apart=apart)
-    front = listed(points, originals, (path, distance, place), **options)
+    front = listed(points, originals, objective, (path, distance, place), goal=goal, answered_by="search")
     reward = front.value + closeness(front.distance, weights[path])
     limit, unseen = ((x + close).max(1) for x in (points.limit, np.minimum(points.limit, points.unseen)))
     is_first = np.append(True, path[1:] != path[:-1])[: len(path)]

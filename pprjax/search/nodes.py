@@ -23,10 +23,10 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from pprjax import edit_distance, ladder
-from pprjax.config import Config
 from pprjax.constraints import violations
 from pprjax.edit_distance import RealCosts
 from pprjax.ladder import Ladder, tolerated
+from pprjax.objective import Objective
 from pprjax.paths import PAD, fill_of
 from pprjax.reward import closeness, spared
 from pprjax.rollout import Original
@@ -63,13 +63,12 @@ class Search:
 
     task: Task
     original: Original
-    config: Config
-    lambda_path: jax.Array | None = None  # where one answer is wanted, R's weight of closeness; None: the frontier
+    objective: Objective
     most: jax.Array | None = None  # float[S], `most_to_come` where the world is `tabulated`
 
     def to_come(self, state: Any) -> Float[Array, ""]:
         """The most that may still be added to v after this state; infinite where nothing says so."""
-        known = provable(self.task, self.config)
+        known = provable(self.task, self.objective)
         return self.goal_to_come(state) if known else jnp.full((), jnp.inf, jnp.result_type(float))
 
     def goal_to_come(self, state: Any) -> Float[Array, ""]:
@@ -87,7 +86,7 @@ class Search:
     def bounded(self) -> bool:
         """Whether something says so of every state."""
         env = self.task.env
-        if not provable(self.task, self.config):
+        if not provable(self.task, self.objective):
             return False
         return (
             self.most is not None or hasattr(env, "goal_to_go") or bool(np.isfinite(env.goal_bound(self.task.params)))
@@ -101,11 +100,11 @@ class Search:
     @property
     def real(self) -> bool:
         """Whether symbols are vectors."""
-        return isinstance(self.config.costs, RealCosts)
+        return isinstance(self.objective.costs, RealCosts)
 
     def longer(self, column: Any, symbol: Num[Array, "*k"]) -> Any:
         """The Levenshtein column after one more symbol."""
-        costs = self.config.costs
+        costs = self.objective.costs
         return edit_distance.append(column, edit_distance.matches(self.original.symbols, symbol, costs), costs)
 
     def smallest(self, column: Any, steps: Any = 0) -> Num[Array, ""]:
@@ -114,7 +113,7 @@ class Search:
         if self.real:  # of the i symbols that are read, length - i are left
             read = jnp.arange(len(column))
             column = column + jnp.maximum(0, steps - (original.length - read))
-        smallest, _ = edit_distance.alignment(column, original.symbols, original.length, self.config.costs)
+        smallest, _ = edit_distance.alignment(column, original.symbols, original.length, self.objective.costs)
         return smallest if self.real else jnp.rint(smallest).astype(jnp.int32)
 
     def smallest_after(self, column: Any, symbols: Num[Array, "A ..."]) -> Num[Array, " A"]:
@@ -130,15 +129,15 @@ class Search:
 
     def habits(self, state: Any, log_probs: Float[Array, " A"]) -> Float[Array, " A"]:
         """What each action adds to R_policy, given log P_A of all: nothing where it is free as a step of τ₀."""
-        task, own_steps = self.task, self.config.own_steps
-        habits = task.habits(state, log_probs, self.config.habit)
+        task, own_steps = self.task, self.objective.own_steps
+        habits = task.habits(state, log_probs, self.objective.habit)
         if own_steps == "charged":
             return habits
         return spared(habits, self.original.symbols, task.symbol(state), task.next_symbols(state), own_steps)
 
     def value(self, goal: Array, charged: Array) -> Array:
         """v = R_goal + λ_policy·R_policy."""
-        return goal + self.config.lambda_policy * charged
+        return self.objective.value(goal, charged)
 
     def matters(self, value: Any, bound: Any, smallest: Any) -> Any:
         """Which prefixes, by their bound on v and their m, may lead to a path that is `needed`: bool[*b].
@@ -155,13 +154,17 @@ class Search:
         """What v is worth at distance e that is worth this much at d, or that bounds what is: v + λ_path / (d + 1) -
         λ_path / (e + 1). v itself where d = e, and where no λ_path is given.
         """
-        if not self.real or self.lambda_path is None:
+        if not self.real or self.objective.lambda_path is None:
             return value
-        return value + closeness(distance, self.lambda_path) - closeness(rung_of(distance), self.lambda_path)
+        return (
+            value
+            + closeness(distance, self.objective.lambda_path)
+            - closeness(rung_of(distance), self.objective.lambda_path)
+        )
 
     def needed(self, value: Any) -> Any:
         """What v a path of at least e edits must exceed to be `needed`: float[E]."""
-        return (needed if value.ndim == 1 else needed_beside)(value, self.lambda_path)
+        return (needed if value.ndim == 1 else needed_beside)(value, self.objective.lambda_path)
 
     def promise(self, nodes: Nodes) -> Float[Array, " N"]:
         """The world's opinion of each prefix, where it has one: it guides and never scores. 0 of what is no prefix."""
@@ -225,7 +228,7 @@ def root(search: Search, room: int) -> Nodes:
     task = search.task
     state = task.reset(jax.random.key(0))
     symbol = task.symbol(state)
-    column = search.longer(edit_distance.start(search.original.symbols, search.config.costs), symbol)
+    column = search.longer(edit_distance.start(search.original.symbols, search.objective.costs), symbol)
     zero, no = jnp.zeros((), jnp.result_type(float)), jnp.bool_(False)
     node = Nodes(
         state=state,
@@ -329,7 +332,7 @@ def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
     task, original = search.task, search.original
 
     def one(node: Nodes):
-        distance = edit_distance.distance(node.column, original.length, search.config.costs)
+        distance = edit_distance.distance(node.column, original.length, search.objective.costs)
         outcome = task.outcome(node.state, node.terminated, node.goal, node.magnitude)
         met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
         broken = violations(task.constraints, original.kept, node.symbols, node.actions, distance)
@@ -354,7 +357,7 @@ def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
         distance=distance if search.real else None,
     )
     whole = distance if search.real else jnp.rint(distance)
-    return ladder.extend(best, found, rung_of(whole), search.config.apart)
+    return ladder.extend(best, found, rung_of(whole), search.objective.apart)
 
 
 def rung_of(distance: Any) -> Any:

@@ -12,11 +12,11 @@ from jaxtyping import Float
 
 from pprjax import ladder
 from pprjax.checks import check_numbers
-from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
 from pprjax.errors import UserError
 from pprjax.ladder import Ladder, Points, Wanted, tolerated
 from pprjax.limits import TooLargeError
+from pprjax.objective import Objective
 from pprjax.paths import Paths
 from pprjax.rollout import Original, trace
 from pprjax.ruled import with_rules
@@ -52,23 +52,21 @@ SIDE_BY_SIDE = 2**22
 def search_points(
     task: Task,
     originals: Paths,
-    config: Config,
+    objective: Objective,
     *,
     wanted: Wanted,
     calls: int,
-    lambda_path: float | np.ndarray | None = None,
     width: int = WIDTH,
 ) -> Points:
     """The best paths of exactly e edits that were found, and a bound on all there are, for each original and e < E.
 
     Args:
         task: deterministic.
-        config: habit, λ_policy (one number or float[B]) and the edit costs, whole numbers or of vectors.
+        objective: of edit costs in whole numbers or of vectors. At one λ_path, a number or float[B], only what may be
+            the best there is looked for, and the limits bound R at it alone; at None the whole frontier is.
         wanted: E, and how many paths of each distance.
         calls: steps of the world that the proof of one original may take after the beam; where nothing bounds what a
             prefix leads to, those that the beam may take, about: then it is as wide as they allow.
-        lambda_path: one number or float[B]: only what may be the best at this λ_path is looked for, and the limits
-            bound R at it alone; None: the whole frontier.
         width: nodes that the beam keeps of each layer for each number of edits, at least.
 
     Raises:
@@ -79,24 +77,22 @@ def search_points(
     size = len(originals)
     kept = kept_symbols(task.constraints, originals)
     task = with_rules(task).replace(constraints=without_keep(task.constraints))
-    weights = None if lambda_path is None else np.broadcast_to(np.asarray(lambda_path, np.float32), size)
-    lambdas = (np.broadcast_to(np.asarray(config.lambda_policy, np.float32), size), weights)
-    config = replace(config, lambda_path=0.0, lambda_policy=0.0)  # `lambdas` are those of each original
+    each = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x, np.float32), size), objective)
     padded = originals.padded()
-    inputs = (padded.symbols, padded.lengths, padded.actions, kept, lambdas)
-    shape = _shape(task, config, wanted.num_distances, width, calls, alone=lambda_path is not None)
+    inputs = (padded.symbols, padded.lengths, padded.actions, kept, each)
+    shape = _shape(task, objective, wanted.num_distances, width, calls)
     together = _together(task, shape.room, int(np.max(originals.lengths)))
     parts, nothing = [], ladder.empty(task, wanted)
     most = most_to_come(task) if tabulated(task) else None
     for low in range(0, size, together):
         part = jax.tree.map(lambda x, low=low: jnp.asarray(x[low : low + together]), inputs)
-        parts.append(_beams(task, config, part, nothing, most, shape=shape))
+        parts.append(_beams(task, part, nothing, most, shape=shape))
     traced, beams = jax.tree.map(lambda *x: np.concatenate(x), *map(jax.device_get, parts))
     used = np.asarray(beams.calls, np.int64)
     rows, limits, rest = [], [], []
     for i in range(size):
-        original, beam, (lambda_policy, weight) = jax.tree.map(lambda x, i=i: x[i], (traced, beams, lambdas))
-        search = Search(task, original, replace(config, lambda_policy=lambda_policy), weight, most)
+        original, beam, own = jax.tree.map(lambda x, i=i: x[i], (traced, beams, each))
+        search = Search(task, original, own, most)
         best, unseen = beam.best, [beam.dropped]
         if np.isnan(beam.dropped).any():
             raise UserError(_no_number(task, i))
@@ -162,7 +158,7 @@ def _together(task: Task, room: int, length: int) -> int:
 def _limit(search: Search, best: Ladder, unseen: list[Float[np.ndarray, " E"]]) -> Float[np.ndarray, " E"]:
     """What v can be at most with at most e edits: what was found, or what was not seen and might have been better."""
     value = np.asarray(best.first)
-    least = tolerated(needed(value, search.lambda_path))
+    least = tolerated(needed(value, search.objective.lambda_path))
     limits = [np.maximum.accumulate(np.maximum(value, np.where(x > least, x, -np.inf))) for x in unseen]
     return np.minimum.reduce(limits)
 
@@ -180,13 +176,13 @@ def _is_open(best: Ladder, limit: Float[np.ndarray, " E"], unseen: Float[np.ndar
     return bool((limit > np.maximum.accumulate(best.value)).any())
 
 
-def _shape(task: Task, config: Config, num_distances: int, width: int, calls: int, *, alone: bool) -> Shape:
+def _shape(task: Task, objective: Objective, num_distances: int, width: int, calls: int) -> Shape:
     """What the beam looks at: what no proof can use of the calls makes it wider."""
     shape = Shape(num_distances, width, weights=WEIGHTS if guides(task) else (0.0,))
-    if provable(task, config):
+    if provable(task, objective):
         return shape
     if knows_next(task) and guesses(task):
-        shape = shape._replace(weights=GUESSED_WEIGHTS, thorough=alone)
+        shape = shape._replace(weights=GUESSED_WEIGHTS, thorough=objective.lambda_path is not None)
     elif knows_next(task) and guides(task):
         shape = shape._replace(breadth=min(BREADTH, task.num_actions), weights=WIDE_WEIGHTS)
     stepped = shape.breadth if knows_next(task) else task.num_actions  # for each node that is kept
@@ -196,11 +192,9 @@ def _shape(task: Task, config: Config, num_distances: int, width: int, calls: in
 
 
 @partial(jax.jit, static_argnames="shape")
-def _beams(task: Task, config: Config, inputs, nothing: Ladder, most, *, shape: Shape) -> tuple[Original, Beam]:
-    def one(symbols, length, actions, kept, lambdas):
-        lambda_policy, lambda_path = lambdas
+def _beams(task: Task, inputs, nothing: Ladder, most, *, shape: Shape) -> tuple[Original, Beam]:
+    def one(symbols, length, actions, kept, objective):
         original = replace(trace(task, symbols, length, jax.random.key(0), actions), kept=kept)
-        search = Search(task, original, replace(config, lambda_policy=lambda_policy), lambda_path, most)
-        return original, search_beam(search, nothing, shape)
+        return original, search_beam(Search(task, original, objective, most), nothing, shape)
 
     return jax.vmap(one)(*inputs)

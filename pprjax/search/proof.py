@@ -70,7 +70,7 @@ def prove(search: Search, best: Ladder, *, calls: int, block: int = BLOCK) -> Pr
     last = len(best.value) - 1
     block = max(1, min(block, CHILDREN // search.task.num_actions))
     unseen, used = [], 0
-    for most in range(last + 1) if search.lambda_path is None else [last]:
+    for most in range(last + 1) if search.objective.lambda_path is None else [last]:
         best, left, count, complete = _pass(search, best, most, calls - used, block)
         used += count
         unseen = [left] if complete else [*unseen, left]
@@ -127,10 +127,10 @@ def _opened(search: Search, best: Ladder, nodes: Nodes, t: int) -> tuple[Ladder,
         raise UserError("policy.step, env: expected log-probabilities and rewards, got NaN after a prefix of an edit")
     parent, action = np.nonzero(there & search.matters(np.asarray(best.value), bound, smallest))
     bound, smallest = bound[parent, action], smallest[parent, action]
-    if search.lambda_path is None:
+    if search.objective.lambda_path is None:
         order = np.lexsort((-bound, smallest))
     else:
-        order = np.argsort(-(bound + closeness(smallest, float(search.lambda_path))), kind="stable")
+        order = np.argsort(-(bound + closeness(smallest, float(search.objective.lambda_path))), kind="stable")
     return best, _Waiting(t, nodes, children, parent[order], action[order], smallest[order], bound[order])
 
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from pprjax.config import Config
 from pprjax.likeliest import moves, moves_of
+from pprjax.objective import Objective
 from pprjax.policy import ragged_of
 from pprjax.ragged import Ragged
 from pprjax.task import SMALL_WORLD, Task
@@ -16,10 +16,10 @@ MAX_STEPS = 2**28
 """Steps that working out what may still come may take: those of all states, as often as a path has steps."""
 
 
-def provable(task: Task, config: Config) -> bool:
+def provable(task: Task, objective: Objective) -> bool:
     """Whether v is bounded after a prefix: the world says what R_goal may still come, or is small enough to be asked,
     and habits never pay."""
-    return config.habit == "regret" and (_told(task) or tabulated(task))
+    return objective.habit == "regret" and (_told(task) or tabulated(task))
 
 
 def _told(task: Task) -> bool:

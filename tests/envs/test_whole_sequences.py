@@ -100,7 +100,12 @@ def test_every_number_of_edits_is_right_and_proved(judge, rules):
         task = instance(judge, seed, rules)
         originals = [ALL[i] for i in np.random.default_rng(seed).integers(0, len(ALL), 3)]
         found = search_points(
-            task, task.env.paths(originals), CONFIG, wanted=Wanted(num_distances=L + 1), calls=10_000, width=2
+            task,
+            task.env.paths(originals),
+            CONFIG.objective.for_frontier,
+            wanted=Wanted(num_distances=L + 1),
+            calls=10_000,
+            width=2,
         )
         values = np.array([value(task, row) for row in ALL])
         for i, original in enumerate(originals):

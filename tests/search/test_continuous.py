@@ -84,15 +84,15 @@ def test_what_is_still_to_come_bounds_more():
     world = task(*WORLDS[0])
     told = task(*WORLDS[0], steps_to_go=fewest)
     wanted = Wanted(num_distances=8)
-    options = dict(wanted=wanted, calls=10_000, lambda_path=2.0, width=1)
-    alone, helped = (search_points(which, ORIGINALS, CONFIG, **options) for which in (world, told))
+    options = dict(wanted=wanted, calls=10_000, width=1)
+    alone, helped = (search_points(which, ORIGINALS, CONFIG.objective, **options) for which in (world, told))
     close = 2.0 / (1 + np.arange(8))
     for points in (alone, helped):
         np.testing.assert_allclose((points.limit + close).max(1), best, rtol=1e-5)
     assert (helped.calls <= alone.calls).all() and helped.calls.sum() < alone.calls.sum()
     options |= dict(calls=0)
-    unknown = search_points(task(*WORLDS[0], goal_to_go=None), ORIGINALS, CONFIG, **options)
-    known = search_points(world, ORIGINALS, CONFIG, **options)
+    unknown = search_points(task(*WORLDS[0], goal_to_go=None), ORIGINALS, CONFIG.objective, **options)
+    known = search_points(world, ORIGINALS, CONFIG.objective, **options)
     assert np.isposinf(unknown.limit).any(1).all() and not np.isposinf(known.limit).any()
 
 

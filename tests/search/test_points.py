@@ -19,11 +19,13 @@ from pprjax import TabularMDP, edit_distance, ladder
 from pprjax.goals import class_is
 from pprjax.ladder import Wanted
 from pprjax.limits import TooLargeError
+from pprjax.objective import Objective
 from pprjax.rollout import trace
 from pprjax.search import beam, points
 from pprjax.search.nodes import Children, Search, needed, needed_beside, root
 from pprjax.search.points import search_points
 
+EVERY = Objective(lambda_path=None)
 ROOMY = 21  # for each of 12 distances: room for all paths of a small world, at most 3^5
 
 
@@ -45,7 +47,12 @@ def test_sequences_are_proved_and_right(width, lambda_policy):
         task = sequences(seed)
         originals = ALL[np.random.default_rng(seed).integers(0, len(ALL), 3)]
         found = search_points(
-            task, task.env.paths(originals), config, wanted=Wanted(num_distances=L + 1), calls=10_000, width=width
+            task,
+            task.env.paths(originals),
+            config.objective.for_frontier,
+            wanted=Wanted(num_distances=L + 1),
+            calls=10_000,
+            width=width,
         )
         for i, original in enumerate(originals):
             expected = np.maximum.accumulate(truth_of(task, original, config))
@@ -65,7 +72,12 @@ def test_an_agent_with_a_memory_takes_no_step_that_costs_too_much():
         seen = logits[before[:, :-2], before[:, 1:-1]]
         kept = (seen.max(-1) - np.take_along_axis(seen, ALL[..., None], -1)[..., 0] <= 1.5).all(1)
         found = search_points(
-            task, task.env.paths(originals), config, wanted=Wanted(num_distances=L + 1), calls=10_000, width=1
+            task,
+            task.env.paths(originals),
+            config.objective.for_frontier,
+            wanted=Wanted(num_distances=L + 1),
+            calls=10_000,
+            width=1,
         )
         for i, original in enumerate(originals):
             expected = np.maximum.accumulate(truth_of(free, original, config, among=kept))
@@ -90,7 +102,14 @@ def test_a_bound_holds_where_the_proof_is_given_no_steps():
     config = pprjax.Config(lambda_policy=0.3)
     task = sequences(7)
     originals = ALL[[5, 77, 200]]
-    found = search_points(task, task.env.paths(originals), config, wanted=Wanted(num_distances=L + 1), calls=0, width=1)
+    found = search_points(
+        task,
+        task.env.paths(originals),
+        config.objective.for_frontier,
+        wanted=Wanted(num_distances=L + 1),
+        calls=0,
+        width=1,
+    )
     is_open = False
     for i, original in enumerate(originals):
         expected = np.maximum.accumulate(truth_of(task, original, config))
@@ -107,12 +126,12 @@ def test_one_answer_is_proved_and_right_with_fewer_steps_than_the_frontier(lambd
     originals = ALL[[5, 77, 200]]
     paths, options = task.env.paths(originals), dict(wanted=Wanted(num_distances=L + 1), calls=10_000, width=1)
     weights = np.array([lambda_path, 0.5, 2.0])
-    found = search_points(task, paths, config, lambda_path=weights, **options)
+    found = search_points(task, paths, config.objective.replace(lambda_path=weights), **options)
     for i, original in enumerate(originals):
         best = (truth_of(task, original, config) + weights[i] / (e + 1)).max()
         assert (found.best.value[i] + weights[i] / (e + 1)).max() == pytest.approx(best, abs=1e-4)
         assert (found.limit[i] + weights[i] / (e + 1)).max() == pytest.approx(best, abs=1e-4)
-    assert (found.calls < search_points(task, paths, config, **options).calls).all()
+    assert (found.calls < search_points(task, paths, config.objective.for_frontier, **options).calls).all()
 
 
 def test_few_edits_are_proved_before_many():
@@ -120,7 +139,7 @@ def test_few_edits_are_proved_before_many():
     config, task = pprjax.Config(lambda_policy=0.02), sequences(1)
     originals = ALL[[0, 90, 255]]
     options = dict(wanted=Wanted(num_distances=L + 1), width=1)
-    found = search_points(task, task.env.paths(originals), config, calls=60, **options)
+    found = search_points(task, task.env.paths(originals), config.objective.for_frontier, calls=60, **options)
     for i, original in enumerate(originals):
         truth = np.maximum.accumulate(truth_of(task, original, config))
         proved = found.limit[i] <= truth + 1e-4
@@ -139,7 +158,9 @@ def test_in_a_small_world_every_point_is_a_path_and_no_limit_is_too_low(goal, co
     task, num_distances = mdp.task(GOALS[goal]), 12
     config = pprjax.Config(lambda_policy=lambda_policy, habit=mdp.habit, **costs)
     originals = pprjax.Paths.from_lists(mdp.originals).padded_to(HORIZON + 3)
-    found = search_points(task, originals, config, wanted=Wanted(num_distances=num_distances), calls=0, width=width)
+    found = search_points(
+        task, originals, config.objective.for_frontier, wanted=Wanted(num_distances=num_distances), calls=0, width=width
+    )
     for b, original in enumerate(mdp.originals):
         truth = np.full(num_distances, -np.inf)
         for states, earned, habits, _ in mdp.paths:
@@ -172,7 +193,9 @@ def test_a_beam_that_steps_more_than_it_keeps_finds_what_another_misses(monkeypa
     truth = worth[scores.distance == 1].max()
     for breadth in (points.BREADTH, 1):
         monkeypatch.setattr(points, "BREADTH", breadth)
-        found = search_points(task, original, config, wanted=Wanted(num_distances=2), calls=0, width=2)
+        found = search_points(
+            task, original, config.objective.for_frontier, wanted=Wanted(num_distances=2), calls=0, width=2
+        )
         assert found.best.value[0, 1] == (pytest.approx(truth, abs=1e-4) if breadth > 1 else -np.inf)
 
 
@@ -217,7 +240,7 @@ def test_who_goes_on_where_one_answer_is_wanted():
     rng, size, room = np.random.default_rng(3), 60, 16
     task = sequences(0)
     original = trace(task, jnp.array([4, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0))
-    search = Search(task, original, pprjax.Config(habit="link"), jnp.float32(10.0))
+    search = Search(task, original, Objective(habit="link", lambda_path=jnp.float32(10.0)))
     smallest, promise = rng.integers(0, 4, size), rng.random(size)
     value = rng.normal(size=size) - 3.0 * smallest  # so that the best are those of no edit
     ranked = beam.Ranked(*map(jnp.asarray, (value, promise, smallest, np.full(size, np.inf), np.ones(size, bool))))
@@ -234,7 +257,7 @@ def test_a_thorough_beam_ranks_as_many_children_as_there_is_room_for():
     size = 60
     task = sequences(0, num_symbols=size)
     search = Search(
-        task, trace(task, jnp.array([size, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0)), pprjax.Config(habit="link")
+        task, trace(task, jnp.array([size, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0)), EVERY.replace(habit="link")
     )
     best, alive = ladder.empty(task, Wanted(num_distances=L + 1)), []
     layer = jax.jit(beam._layer, static_argnames="shape")
@@ -323,7 +346,7 @@ def test_of_a_large_alphabet_the_children_that_may_be_kept_are_candidates():
     lost with its bound."""
     rng, room, num_actions = np.random.default_rng(0), 6, 40
     task = sequences(0, num_symbols=num_actions)
-    search = Search(task, trace(task, jnp.array([40, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0)), pprjax.Config())
+    search = Search(task, trace(task, jnp.array([40, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0)), EVERY)
     charged = -rng.exponential(size=(3, num_actions)).astype(np.float32)
     smallest = np.full((3, num_actions), [[1], [2], [3]])
     smallest[:, [0, 1, 3]] -= [[0, 1, 1], [1, 2, 0], [2, 1, 1]]
@@ -349,7 +372,7 @@ def test_a_large_alphabet_is_not_sorted():
     task = sequences(0, num_symbols=60)
     original = trace(task, jnp.array([60, 3, 1, 3, 0]), jnp.int32(5), jax.random.key(0))
     best = ladder.empty(task, Wanted(num_distances=L + 1))
-    search = Search(task, original, pprjax.Config())
+    search = Search(task, original, EVERY)
 
     def foremost(children):
         return beam._foremost(search, best, children, (children.charged, -children.charged), 4)
@@ -365,7 +388,7 @@ def test_the_symbols_that_the_original_lacks_are_counted_once():
     rng = np.random.default_rng(0)
     task = sequences(0, num_symbols=40)
     original = trace(task, jnp.array([40, 3, 1, 3, -1]), jnp.int32(4), jax.random.key(0))
-    search = Search(task, original, pprjax.Config())
+    search = Search(task, original, EVERY)
     for size in range(4):
         column = edit_distance.start(original.symbols)
         for symbol in rng.integers(0, 6, size):

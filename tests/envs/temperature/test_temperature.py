@@ -246,7 +246,7 @@ def test_a_shifted_run_of_months_is_two_edits_as_published_and_many_replacements
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=12, max_size=12), st.lists(st.integers(0, 5), min_size=12, max_size=12))
 def test_no_insertion_pays_where_only_replacements_should(one, other):
-    costs = SMALL.costs
+    costs = SMALL.objective.costs
     found = pprjax.levenshtein(np.array(one), np.array(other), w_ins=costs.insert, w_del=costs.delete)
     assert float(found) == sum(a != b for a, b in zip(one, other, strict=True))
 

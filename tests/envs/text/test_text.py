@@ -95,7 +95,9 @@ def test_an_end_is_taken_from_every_prefix_however_unlikely_it_is():
 
     task, agent = world(0, judge=LikesOne()), chain(0)
     task = task.replace(policy=agent.replace(logits=agent.logits.at[:, 0].add(-20.0)))
-    found = search_points(task, text.paths(task, ["bc"]), CONFIG, wanted=Wanted(num_distances=2), calls=0, width=1)
+    found = search_points(
+        task, text.paths(task, ["bc"]), CONFIG.objective.for_frontier, wanted=Wanted(num_distances=2), calls=0, width=1
+    )
     assert np.isneginf(found.best.value[0, 0]) and found.best.symbols[0, 1].tolist() == [V, 1 + 1, 0, -1, -1]
 
 
