@@ -27,9 +27,10 @@ from jaxtyping import Float, Int
 from report import finish
 
 import pprjax
-from pprjax.certify.edits import WholeCosts
 from pprjax.certify.graph import Graph, weigh
 from pprjax.certify.near import near
+from pprjax.edit_distance import EditCosts
+from pprjax.objective import Objective
 from pprjax.result import Frontier
 
 BRANCHES = 4
@@ -135,7 +136,8 @@ def fewest(counts: Int[np.ndarray, "S S"], originals: pprjax.Paths) -> Frontier:
         horizon=3 * int(np.max(originals.lengths)),
     )
     start = np.zeros(len(originals), np.int64)
-    front = near(weigh(graph, 1e-4), originals, start, costs=WholeCosts(1, 1, 2), lambda_path=1e3)
+    objective = Objective(lambda_path=1e3, lambda_policy=1e-4, costs=EditCosts(1, 1, 2))
+    front = near(weigh(graph, objective.lambda_policy), originals, start, objective)
     assert (front.answered_by == "exact").all()
     return front
 

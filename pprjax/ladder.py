@@ -12,12 +12,12 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Float, Int
 
-from pprjax import edit_distance, metrics
+from pprjax import edit_distance
 from pprjax.edit_distance import EditCosts, RealCosts
-from pprjax.metrics import SAME
 from pprjax.objective import Objective
 from pprjax.paths import PAD, Paths, fill_of
 from pprjax.result import Frontier
+from pprjax.tally import Tally, frontier_of
 from pprjax.task import Task
 
 
@@ -175,33 +175,30 @@ def listed(
     at = jax.tree.map(lambda x: np.asarray(x)[rows], replace(points.best, min_distance=None))
     num_actions = (at.actions != PAD).sum(1).astype(np.int32)
     bound = np.minimum(points.limit, points.unseen)[path, rung] if place else points.limit[path, rung]
-    weights = np.broadcast_to(np.asarray(objective.lambda_policy, float), len(originals))
-    distance, value, close = rung.astype(np.int32), at.value, 0.0
+    distance, value = rung.astype(np.int32), at.value
     if at.distance is not None:
-        distance, value, close = at.distance, at.goal + weights[path] * at.r_policy, SAME
-    return Frontier(
-        originals=originals,
-        path=path.astype(np.int32),
-        rank=(place[0] + 1 if place else np.ones(len(path))).astype(np.int32),
-        distance=distance,
-        value=value.astype(float),
-        bound=np.maximum(bound, value).astype(float),
+        distance, value = at.distance, objective.of(path).value(at.goal, at.r_policy)
+    found = Tally(
+        path=path,
         paths=Paths(at.symbols, num_actions + 1, at.actions),
-        scores=metrics.scores(
-            goal=at.goal, r_policy=at.r_policy, log_prob=at.log_prob, num_actions=num_actions, distance=distance
-        ),
-        status=metrics.status(
-            distance=distance,
-            reached=at.reached,
-            terminated=at.terminated,
-            met=None if goal is None else np.ones(len(path), bool),
-            same=close,
-        ),
-        answered_by=np.full(len(originals), answered_by),
-        limit=points.limit.astype(float),
-        original_goal=np.asarray(points.original_goal, float),
-        lambda_policy=weights,
-        apart=objective.apart,
+        value=value,
+        goal=at.goal,
+        r_policy=at.r_policy,
+        log_prob=at.log_prob,
+        distance=distance,
+        reached=at.reached,
+        terminated=at.terminated,
+        met=None if goal is None else np.ones(len(path), bool),
+    )
+    return frontier_of(
+        found,
+        originals,
+        objective,
+        rank=place[0] + 1 if place else None,
+        bound=bound,
+        limit=points.limit,
+        original_goal=points.original_goal,
+        answered_by=answered_by,
     )
 
 

@@ -35,25 +35,21 @@ class Scores:
     violations: np.ndarray  # int32[B], of the task's constraints: 0 where there are none
 
 
-def scores(
-    *, goal: Any, r_policy: Any, log_prob: Any, num_actions: Any, distance: Any, feasible: ArrayLike = True
-) -> Scores:
-    """The scores of B paths that keep the constraints, from their sums; NaN or -1 where they are not feasible.
+def scores(*, goal: Any, r_policy: Any, log_prob: Any, num_actions: Any, distance: Any) -> Scores:
+    """The scores of B paths that keep the constraints, from their sums.
 
     Args:
         goal, r_policy, log_prob: float[B], R_goal, R_policy and Σ log P_A.
         num_actions: int[B].
-        distance: int[B] or float[B], d; -1 where not feasible.
-        feasible: bool[B], or True for all.
+        distance: int[B] or float[B], d.
     """
-    feasible = np.broadcast_to(feasible, np.shape(distance))
     return Scores(
         goal=goal,
-        path=np.where(feasible, closeness(np.maximum(distance, 0)), np.nan),
+        path=closeness(distance),
         r_policy=r_policy,
         policy=log_prob / np.maximum(num_actions, 1),
         distance=distance,
-        violations=np.where(feasible, 0, -1).astype(np.int32),
+        violations=np.zeros(np.shape(distance), np.int32),
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import jax
+import numpy as np
 from flax import struct
-from jaxtyping import Array, Float, Num
+from jaxtyping import Int
 
 from pprjax.constraints import Constraints
 from pprjax.edit_distance import Costs, EditCosts, RealCosts
@@ -47,8 +49,13 @@ class Objective:
         """The same for every λ_path at once."""
         return replace(self, lambda_path=None)
 
-    def value(self, reward_goal: Num[Array, "*b"], reward_policy: Float[Array, "*b"]) -> Float[Array, "*b"]:
-        """v = R_goal + λ_policy·R_policy: R without what it says of closeness."""
+    def of(self, rows: Int[np.ndarray, " R"]) -> Objective:
+        """That of each of these originals, by their number: λ are float64[] still, or float64[R]. On the host."""
+        weights = jax.tree.map(lambda weight: np.asarray(weight, float), self)
+        return jax.tree.map(lambda weight: weight[rows] if weight.ndim else weight, weights)
+
+    def value(self, reward_goal: Any, reward_policy: Any) -> Any:
+        """v = R_goal + λ_policy·R_policy, [*b] of NumPy or JAX: R without what it says of closeness."""
         return reward_goal + self.lambda_policy * reward_policy
 
 

@@ -70,27 +70,17 @@ class Recourse:
 
     def to_frame(self) -> pl.DataFrame:
         """One row a path; `path` is the number of its original."""
-        return pl.DataFrame(
-            {
-                "path": self.path,
-                "rank": self.rank,
-                "status": self.status.tolist(),
-                "method": self.method.tolist(),
-                "reward": self.reward,
-                "bound": self.bound,
-                **_terms(self.scores),
-                "length": np.asarray(self.paths.lengths),
-                "original_goal": self.original_goal[self.path],
-                "greedy_reward": self.greedy_reward[self.path],
-                "lambda_path": self.lambda_path[self.path],
-                "lambda_policy": self.lambda_policy[self.path],
-                "diversity": self.diversity[self.path],
-                "reliability": self.reliability,
-                "reliability_error": self.reliability_error,
-                "policy_reliability": self.policy_reliability[self.path],
-                **_sequences(self.originals[self.path], self.paths),
-            }
-        )
+        own = {"reward": self.reward, "bound": self.bound}
+        more = {
+            "greedy_reward": self.greedy_reward[self.path],
+            "lambda_path": self.lambda_path[self.path],
+            "lambda_policy": self.lambda_policy[self.path],
+            "diversity": self.diversity[self.path],
+            "reliability": self.reliability,
+            "reliability_error": self.reliability_error,
+            "policy_reliability": self.policy_reliability[self.path],
+        }
+        return _frame(self, own, more)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write `to_frame` as parquet or CSV, by the ending of the path; whole or not at all.
@@ -250,21 +240,8 @@ class Frontier:
 
     def to_frame(self) -> pl.DataFrame:
         """One row a point; `path` is the number of its original."""
-        return pl.DataFrame(
-            {
-                "path": self.path,
-                "rank": self.rank,
-                "status": self.status.tolist(),
-                "method": self.method.tolist(),
-                "value": self.value,
-                "bound": self.bound,
-                **_terms(self.scores),
-                "length": np.asarray(self.paths.lengths),
-                "original_goal": self.original_goal[self.path],
-                "lambda_policy": self.lambda_policy[self.path],
-                **_sequences(self.originals[self.path], self.paths),
-            }
-        )
+        own = {"value": self.value, "bound": self.bound}
+        return _frame(self, own, {"lambda_policy": self.lambda_policy[self.path]})
 
     def save(self, path: str | os.PathLike) -> None:
         """Write `to_frame` as parquet or CSV, by the ending of the path; whole or not at all."""
@@ -304,15 +281,28 @@ def _counted(status: np.ndarray) -> str:
     return ", ".join(f"{n} {name}" for name, n in zip(names, counts, strict=True)) or "none"
 
 
-def _terms(scores: Scores) -> dict[str, np.ndarray]:
-    return {
-        "s_goal": scores.goal,
-        "s_path": scores.path,
-        "s_policy": scores.policy,
-        "r_policy": scores.r_policy,
-        "distance": scores.distance,
-        "violations": scores.violations,
-    }
+def _frame(found: Recourse | Frontier, own: dict[str, np.ndarray], more: dict[str, np.ndarray]) -> pl.DataFrame:
+    """One row a path: what all results tell of one, with what this kind has before the scores and after them."""
+    scores = found.scores
+    return pl.DataFrame(
+        {
+            "path": found.path,
+            "rank": found.rank,
+            "status": found.status.tolist(),
+            "method": found.method.tolist(),
+            **own,
+            "s_goal": scores.goal,
+            "s_path": scores.path,
+            "s_policy": scores.policy,
+            "r_policy": scores.r_policy,
+            "distance": scores.distance,
+            "violations": scores.violations,
+            "length": np.asarray(found.paths.lengths),
+            "original_goal": found.original_goal[found.path],
+            **more,
+            **_sequences(found.originals[found.path], found.paths),
+        }
+    )
 
 
 def _sequences(originals: Paths, paths: Paths) -> dict[str, pl.Series]:

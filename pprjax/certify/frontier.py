@@ -19,13 +19,14 @@ from pprjax.certify.bounds import best_of_all, best_unchanged, bounds
 from pprjax.certify.budgets import Pruned, every_budget, on_devices, pose, prune
 from pprjax.certify.grading import Graded, grade
 from pprjax.certify.n_best import n_best_beside
-from pprjax.certify.optimum import described, solved
+from pprjax.certify.optimum import solved, tallied
 from pprjax.certify.problem import Block, Problem
 from pprjax.config import Config
 from pprjax.errors import UserError
 from pprjax.ladder import tolerated
 from pprjax.paths import Paths
 from pprjax.result import Frontier
+from pprjax.tally import frontier_of
 from pprjax.task import Task
 
 KEPT = 64
@@ -70,22 +71,16 @@ def exact_frontier(
 
     objective = config.objective.for_frontier
     graded, path, problem = solved(task, originals, objective, solve)
-    paths, scores, status = described(problem, graded)
-    size = len(originals)
-    return Frontier(
-        originals=originals,
-        path=path,
+    found = tallied(problem, graded, path)
+    return frontier_of(
+        found,
+        originals,
+        objective,
         rank=_ranks(path, graded.distance),
-        distance=graded.distance,
-        value=graded.value,
         bound=graded.value,
-        paths=paths,
-        scores=scores,
-        status=status,
-        answered_by=np.full(size, "exact"),
-        limit=_limits(path, graded, size),
+        limit=_limits(path, graded, len(originals)),
         original_goal=problem.original_reward,
-        lambda_policy=np.broadcast_to(np.asarray(objective.lambda_policy, float), size),
+        answered_by="exact",
     )
 
 

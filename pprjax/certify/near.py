@@ -13,17 +13,18 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from pprjax import metrics
-from pprjax.certify.edits import WholeCosts, largest_distance, levenshtein
+from pprjax.certify.edits import WholeCosts, largest_distance, levenshtein, whole_costs
 from pprjax.certify.edits_to_go import edits_to_go
 from pprjax.certify.graph import Weighed, symbols_to_come
 from pprjax.certify.layers import ROOT, Batch, Layers
 from pprjax.certify.own_steps import ease, steps_taken
 from pprjax.ladder import tolerated
 from pprjax.limits import TooLargeError
+from pprjax.objective import Objective
 from pprjax.paths import PAD, Paths
 from pprjax.result import Frontier, Recourse
-from pprjax.reward import OwnSteps, closeness
+from pprjax.reward import closeness
+from pprjax.tally import Tally, frontier_of
 
 PLACES = 2**24
 """Pairs (original, row) of a batch, roughly; where time counts, triples with it."""
@@ -80,10 +81,8 @@ def near(
     weighed: Weighed,
     originals: Paths,
     start: Int[np.ndarray, " B"],
+    objective: Objective,
     *,
-    costs: WholeCosts,
-    own_steps: OwnSteps = "charged",
-    lambda_path: float | None = None,
     calls: int | None = None,
 ) -> Frontier:
     """For each original the best path of each number of edits, or at one λ_path only what decides that.
@@ -91,8 +90,7 @@ def near(
     Args:
         originals: B paths.
         start: the row of the first symbol of each.
-        own_steps: whether the steps of an original are charged as all others, or free, see `pprjax.Config`.
-        lambda_path: None: the whole frontier.
+        objective: that for which the graph was weighed; its λ_path is one number, or None for the whole frontier.
         calls: steps that are looked at for one original, at most; default CALLS, for the frontier LADDER_CALLS.
 
     Returns:
@@ -103,7 +101,7 @@ def near(
     Raises:
         TooLargeError: an original takes more than MAX_PLACES.
     """
-    lengths = np.asarray(originals.lengths, np.int64)
+    lengths, costs = np.asarray(originals.lengths, np.int64), whole_costs(objective.costs)
     order = np.argsort(lengths, kind="stable")
     size, most = len(lengths), largest_distance(lengths, weighed.graph.horizon + 1, costs)
     limit, proved = np.full((size, most + 1), -np.inf), np.ones(size, bool)
@@ -111,7 +109,7 @@ def near(
     to_come = symbols_to_come(weighed, int(max(np.max(originals.symbols), weighed.graph.symbol.max())) + 1)
     first = (CALLS if calls is None else calls) // FIRST
     if calls is None:
-        calls = LADDER_CALLS if lambda_path is None else CALLS
+        calls = LADDER_CALLS if objective.lambda_path is None else CALLS
     waiting = [_Part(order, timed=bool(weighed.graph.cut.any()))]
     while waiting:
         part = waiting.pop()
@@ -120,7 +118,7 @@ def near(
         if len(at) > max(1, together):
             waiting += part.split(max(1, together))
             continue
-        batch = _batch(weighed, originals, start, at, to_come, lambda_path, own_steps)
+        batch = _batch(weighed, originals, start, at, to_come, objective)
         if part.alone and len(weighed.row) * batch.symbols.shape[1] <= MAX_GUIDED:
             batch = batch._replace(to_go=edits_to_go(weighed, batch.symbols[0], costs))
         try:
@@ -137,7 +135,7 @@ def near(
         limit[at, found.limit.shape[1] :] = found.limit[:, -1:]
         proved[at] = found.proved
     rows.sort(key=lambda row: row[0])
-    return _described(weighed, originals, rows, limit, proved, costs, own_steps)
+    return _described(weighed, originals, rows, limit, proved, objective)
 
 
 def _again(weighed: Weighed, part: _Part, found: Found) -> dict[int, _Part]:
@@ -201,13 +199,12 @@ def _batch(
     start: Int[np.ndarray, " B"],
     at: Int[np.ndarray, " b"],
     to_come: Float[np.ndarray, " symbols"],
-    lambda_path: float | None,
-    own_steps: OwnSteps,
+    objective: Objective,
 ) -> Batch:
     """Some of the originals."""
     lengths = np.asarray(originals.lengths, np.int64)[at]
     symbols = np.asarray(originals.symbols)[at, : int(lengths.max())]
-    eased = ease(weighed, symbols) if own_steps == "free" else None
+    eased = ease(weighed, symbols) if objective.own_steps == "free" else None
     through = np.where(symbols == PAD, np.inf, to_come[symbols] if eased is None else eased.through(weighed, symbols))
     if not weighed.monotone:
         through[through > -np.inf] = np.inf
@@ -216,7 +213,7 @@ def _batch(
         weight, after = (weighed.weight, weighed.to_come) if eased is None else eased.of(weighed, int(i))
         np.maximum.at(passing, weighed.graph.symbol, weighed.so_far(int(start[at[i]]), weight) + after)
         through[i] = np.where(symbols[i] == PAD, np.inf, passing[symbols[i]])
-    return Batch(symbols, lengths, np.asarray(start, np.int64)[at], through, lambda_path, eased=eased)
+    return Batch(symbols, lengths, np.asarray(start, np.int64)[at], through, objective.lambda_path, eased=eased)
 
 
 def _solve(weighed: Weighed, batch: Batch, costs: WholeCosts, timed: bool, calls: int) -> Found:
@@ -278,11 +275,10 @@ def _described(
     rows: list[tuple[int, list[int]]],
     limit: Float[np.ndarray, "B E"],
     proved: Bool[np.ndarray, " B"],
-    costs: WholeCosts,
-    own_steps: OwnSteps,
+    objective: Objective,
 ) -> Frontier:
     """The paths and what they are worth, counted anew."""
-    graph = weighed.graph
+    graph, costs = weighed.graph, whole_costs(objective.costs)
     path = np.array([i for i, _ in rows], np.int32)
     lengths = np.array([len(steps) + 1 for _, steps in rows], np.int32)
     width = int(lengths.max(initial=1))
@@ -292,30 +288,24 @@ def _described(
     for k, (i, steps) in enumerate(rows):
         symbols[k, 0] = logged[i][0]
         symbols[k, 1 : lengths[k]] = graph.symbol[weighed.target[steps]]
-        taken, habit = steps_taken(weighed, logged[i], symbols[k, : lengths[k]], steps, own_steps)
+        taken, habit = steps_taken(weighed, logged[i], symbols[k, : lengths[k]], steps, objective.own_steps)
         actions[k, : lengths[k] - 1] = graph.action[taken]
         sums[:, k] = graph.reward[taken].sum(), habit.sum(), graph.log_prob[taken].sum()
         distance[k] = levenshtein(logged[i], symbols[k, : lengths[k]], costs)
         ended[k] = not steps or graph.ends[graph.target[taken[-1]]]
     goal, habit, log_prob = sums
-    value = goal + weighed.lambda_policy * habit
-    reached = np.where(ended, "reached_goal", "cut")
+    value = objective.value(goal, habit)
     known = np.full(limit.shape, -np.inf)
     known[path, distance] = value
     known = np.maximum.accumulate(known, axis=1)
     limit = np.where(proved[:, None], known, np.maximum(known, limit))
-    return Frontier(
-        originals=originals,
-        path=path,
-        rank=np.ones(len(rows), np.int32),
-        distance=distance,
-        value=value,
+    paths = Paths(symbols, lengths, actions)
+    return frontier_of(
+        Tally(path, paths, value, goal, habit, log_prob, distance, reached=ended, terminated=ended, met=None),
+        originals,
+        objective,
         bound=limit[path, distance],
-        paths=Paths(symbols, lengths, actions),
-        scores=metrics.scores(goal=goal, r_policy=habit, log_prob=log_prob, num_actions=lengths - 1, distance=distance),
-        status=np.where(distance == 0, "unchanged", reached),
         limit=limit,
         original_goal=np.full(len(originals), np.nan),
-        lambda_policy=np.full(len(originals), weighed.lambda_policy),
         answered_by=np.where(proved, "exact", "search"),
     )

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from pprjax import goals, metrics
+from pprjax import goals
 from pprjax.certify.best import best_paths
 from pprjax.certify.grading import Graded
 from pprjax.certify.n_best import n_best_paths
@@ -25,11 +25,11 @@ from pprjax.certify.problem import Block, Problem, blocks
 from pprjax.certify.unrolled import Earned, goal_met
 from pprjax.config import Config
 from pprjax.errors import UserError
-from pprjax.metrics import Scores
 from pprjax.objective import Objective
 from pprjax.paths import Paths
-from pprjax.result import Recourse, ranks, surely, untrained
+from pprjax.result import Recourse
 from pprjax.ruled import with_rules
+from pprjax.tally import Tally, recourse_of
 from pprjax.task import Task
 
 
@@ -68,27 +68,9 @@ def exact(task: Task, originals: Paths, config: Config, *, n_recourses: int = 1,
     several = partial(n_best_paths, n_recourses=n_recourses, min_distance=min_distance)
     objective = config.objective
     graded, path, problem = solved(task, originals, objective, best_paths if n_recourses == 1 else several)
-    paths, scores, status = described(problem, graded)
-    size = len(originals)
-    weights = (np.broadcast_to(np.asarray(x, float), size) for x in (objective.lambda_path, objective.lambda_policy))
-    lambda_path, lambda_policy = weights
-    return Recourse(
-        originals=originals,
-        path=path,
-        rank=ranks(path),
-        paths=paths,
-        reward=graded.reward,
-        bound=graded.reward,
-        method=np.full(len(path), "exact"),
-        scores=scores,
-        status=status,
-        original_goal=problem.original_reward,
-        lambda_path=lambda_path,
-        lambda_policy=lambda_policy,
-        diversity=metrics.diversity(paths, path, size),
-        **untrained(size),
-        **surely(status != "infeasible", size),
-    )
+    found = tallied(problem, graded, path)
+    earned = problem.original_reward
+    return recourse_of(found, originals, objective, proved=True, original_goal=earned, method="exact")
 
 
 def solved(
@@ -110,23 +92,25 @@ def solved(
     return jax.tree.map(lambda *parts: np.concatenate(parts)[order], *found), path[order].astype(np.int32), problem
 
 
-def described(problem: Problem, graded: Graded) -> tuple[Paths, Scores, np.ndarray]:
-    """Graded paths as paths, scores and status; "infeasible" where the reward is -inf."""
+def tallied(problem: Problem, graded: Graded, path: Int[np.ndarray, " R"]) -> Tally:
+    """The graded paths that there are, each with the original that it answers."""
+    at = np.flatnonzero(graded.reward > -np.inf)
+    graded, path = graded[at], path[at]
     task, tables = problem.task, problem.tables
-    feasible = graded.reward > -np.inf
-    reached = feasible
+    met = reached = np.ones(len(at), bool)
     if task.goal is None:
         everywhere = np.arange(tables.num_rows, dtype=np.int32)
         nothing, origin = Earned(*np.zeros((2, tables.num_rows))), Earned(*np.zeros((2, 1)))
-        reached = goal_met(task, goals.reached, tables, everywhere, nothing, origin)[0, graded.row]
-    ended = metrics.status(distance=graded.distance, reached=reached, terminated=tables.ended[graded.row], met=None)
-    scores = metrics.scores(
+        met, reached = None, goal_met(task, goals.reached, tables, everywhere, nothing, origin)[0, graded.row]
+    return Tally(
+        path=path,
+        paths=Paths(symbols=graded.symbols, lengths=graded.num_actions + 1, actions=graded.actions),
+        value=graded.value,
         goal=graded.goal,
         r_policy=graded.r_policy,
         log_prob=graded.log_prob,
-        num_actions=graded.num_actions,
         distance=graded.distance,
-        feasible=feasible,
+        reached=reached,
+        terminated=tables.ended[graded.row],
+        met=met,
     )
-    paths = Paths(symbols=graded.symbols, lengths=graded.num_actions + 1, actions=graded.actions)
-    return paths, scores, np.where(feasible, ended, "infeasible")

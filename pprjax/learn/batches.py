@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax.sharding import Mesh
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
-from pprjax import devices, ladder, metrics
+from pprjax import devices, ladder
 from pprjax.checks import check_numbers
 from pprjax.config import Config
 from pprjax.constraints import kept_symbols, without_keep
@@ -28,13 +28,14 @@ from pprjax.ladder import Ladder, Points, Wanted
 from pprjax.learn import archive, learner
 from pprjax.learn.reliable import measured, row_keys
 from pprjax.learn.stopping import LOOKS, Stop, kept_where
-from pprjax.metrics import SAME
-from pprjax.paths import PAD, Paths, fill_of
+from pprjax.objective import Objective
+from pprjax.paths import Paths
 from pprjax.progress import progress_bar
 from pprjax.result import Frontier, Recourse, surely
 from pprjax.rollout import Trajectory, trace
 from pprjax.ruled import with_rules
 from pprjax.runs import RUNS
+from pprjax.tally import Tally, recourse_of
 from pprjax.task import Task
 
 CHUNK = 64
@@ -308,54 +309,47 @@ def _assemble(
     n_recourses: int,
     reliability: Callable[..., dict[str, np.ndarray]],
 ) -> Recourse:
-    size = len(originals)
-    lambdas = _lambdas(config, size)
+    size, objective = len(originals), config.objective
     best, greedy = jax.tree.map(np.asarray, (result.best, result.greedy))
     path, rank = np.arange(size, dtype=np.int32), np.ones(size, np.int32)
     if result.archive is not None:
         best, path, rank = _ranked(best, result.archive, n_recourses)
-    feasible = np.ones(len(rank), bool) if task.constraints is None else np.asarray(best.met)
+    counts = np.ones(len(rank), bool) if task.constraints is None else np.asarray(best.met)
     works = surely(np.asarray(best.met), size) if task.deterministic else reliability(path, rank, best)
     least = None if task.constraints is None else task.constraints.min_reliability
     if least is not None:
-        feasible = feasible & ~(works["reliability"] < np.asarray(least))  # NaN, where it was not measured, is no less
+        counts = counts & ~(works["reliability"] < np.asarray(least))  # NaN, where it was not measured, is no less
+    at = np.flatnonzero(counts)
+    found = recourse_of(
+        _tallied(task, objective, jax.tree.map(lambda x: x[at], best), path[at]),
+        originals,
+        objective,
+        proved=False,
+        original_goal=np.asarray(result.original_goal),
+        method="learn",
+    )
     for name in ("reliability", "reliability_error"):
-        works[name] = np.where(feasible, works[name], np.nan)
-    if not feasible.all():
-        best = _where_feasible(feasible, best)
-    width = int(best.num_actions.max()) + 1
-    ended = metrics.status(
+        own = np.full(len(found), np.nan)
+        own[found.status != "infeasible"] = works[name][at]
+        works[name] = own
+    greedy_reward = np.where(greedy.met, greedy.reward, -np.inf)
+    return replace(found, greedy_reward=greedy_reward, curve=np.asarray(result.curve), **works)
+
+
+def _tallied(task: Task, objective: Objective, best: Any, path: Int[np.ndarray, " R"]) -> Tally:
+    """These trajectories, each with the original that it answers."""
+    width = int(best.num_actions.max(initial=0)) + 1
+    return Tally(
+        path=path,
+        paths=Paths(best.symbols[:, :width], best.num_actions + 1, best.actions[:, : width - 1]),
+        value=objective.of(path).value(best.reward_goal, best.reward_policy),
+        goal=best.reward_goal,
+        r_policy=best.reward_policy,
+        log_prob=best.log_prob,
         distance=best.distance,
         reached=best.reached,
         terminated=best.terminated,
         met=None if task.goal is None else best.met,
-        same=SAME if originals.vector_size else 0.0,
-    )
-    paths = Paths(best.symbols[:, :width], best.num_actions + 1, best.actions[:, : width - 1])
-    return Recourse(
-        originals=originals,
-        path=path,
-        rank=rank,
-        paths=paths,
-        reward=best.reward,
-        bound=np.full(len(rank), np.inf),
-        method=np.full(len(rank), "learn"),
-        scores=metrics.scores(
-            goal=best.reward_goal,
-            r_policy=best.reward_policy,
-            log_prob=best.log_prob,
-            num_actions=best.num_actions,
-            distance=best.distance,
-            feasible=feasible,
-        ),
-        status=np.where(feasible, ended, "infeasible"),
-        original_goal=np.asarray(result.original_goal),
-        greedy_reward=np.where(greedy.met, greedy.reward, -np.inf),
-        curve=np.asarray(result.curve),
-        lambda_path=lambdas[0],
-        lambda_policy=lambdas[1],
-        diversity=metrics.diversity(paths, path, size, config.objective.apart),
-        **works,
     )
 
 
@@ -373,22 +367,3 @@ def _ranked(
 
     best = replace(best, observations=None, available=None, rows=None, positions=None, rewards=None)
     return jax.tree.map(rows, best, slim), path.astype(np.int32), place.astype(np.int32) + 1
-
-
-def _where_feasible(feasible: Bool[np.ndarray, " B"], best: Trajectory) -> Any:
-    """The paths, and in place of those that are not feasible the start alone, worth -inf."""
-
-    def blank(x, value):
-        return np.where(feasible.reshape(-1, *[1] * (x.ndim - 1)), x, np.asarray(value, x.dtype))
-
-    return replace(
-        best,
-        symbols=np.concatenate([best.symbols[:, :1], blank(best.symbols[:, 1:], fill_of(best.symbols))], axis=1),
-        actions=blank(best.actions, PAD),
-        num_actions=blank(best.num_actions, 0),
-        reward_goal=blank(best.reward_goal, np.nan),
-        reward_policy=blank(best.reward_policy, np.nan),
-        log_prob=blank(best.log_prob, np.nan),
-        distance=blank(best.distance, -1),
-        reward=blank(best.reward, -np.inf),
-    )

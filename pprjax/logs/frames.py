@@ -24,6 +24,7 @@ from pprjax.logs.answers import RELIABILITY, Answers, Originals
 from pprjax.logs.fitted import Fitted
 from pprjax.logs.graphs import Skeleton, affordable, graph, skeleton
 from pprjax.logs.log import Log
+from pprjax.objective import Objective
 from pprjax.paths import Paths
 from pprjax.progress import progress_bar
 from pprjax.result import Frontier, Recourse
@@ -226,28 +227,30 @@ def _solve_near(
     """
     agent = int(answers.originals.agents[mine[0]])
     bones = skeleton(fitted, affordable(fitted, agent)) if bones is None else bones
-    world = graph(fitted, bones, agent, config.habit)
-    weighed = weigh(world, float(config.lambda_policy), endless=config.own_steps == "free")
+    objective = config.objective
+    world = graph(fitted, bones, agent, objective.habit)
+    weighed = weigh(world, float(objective.lambda_policy), endless=objective.own_steps == "free")
     size = np.log2(np.asarray(answers.originals.paths.lengths)[mine]).astype(int) // 2
     for alike in np.unique(size):  # tables are as wide as the longest
-        _find_near(answers, weighed, bones, config, search, mine[size == alike])
+        _find_near(answers, weighed, bones, objective, search, mine[size == alike])
 
 
 def _find_near(
-    answers: Answers, weighed: Weighed, bones: Skeleton, config: Config, search: Search, mine: Int[np.ndarray, " M"]
+    answers: Answers,
+    weighed: Weighed,
+    bones: Skeleton,
+    objective: Objective,
+    search: Search,
+    mine: Int[np.ndarray, " M"],
 ) -> None:
     """The same of paths that are about as long; those that are alike are solved once."""
-    paths, lambda_path = answers.originals.paths[mine], float(config.lambda_path)
+    paths, lambda_path = answers.originals.paths[mine], float(objective.lambda_path)
     symbols, first, whose = np.unique(np.asarray(paths.symbols), axis=0, return_index=True, return_inverse=True)
-    start, options = (
-        bones.begin[symbols[:, 0]],
-        dict(costs=whole_costs(config.objective.costs), own_steps=config.own_steps),
-    )
-    solve = partial(near, weighed, paths[first], start, calls=search.calls, **options)
-    every = solve(lambda_path=None if search.ladder else lambda_path)
+    solve = partial(near, weighed, paths[first], bones.begin[symbols[:, 0]], calls=search.calls)
+    every = solve(objective.for_frontier if search.ladder else objective)
     best = every.at(lambda_path)
     if search.ladder and (best.gap > 0).any():  # all rungs were too many, the best may be not
-        best = solve(lambda_path=lambda_path).at(lambda_path)
+        best = solve(objective).at(lambda_path)
         every = merged(every, best)
     whose, refused = whose.ravel(), (best.gap > 0) & (search.method == "exact")
     for path in mine[refused[whose]]:

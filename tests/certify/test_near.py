@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import tracemalloc
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,8 +16,11 @@ from pprjax.certify.edits import WholeCosts, largest_distance, levenshtein
 from pprjax.certify.edits_to_go import NEVER, edits_to_go
 from pprjax.certify.graph import Graph, weigh
 from pprjax.certify.near import merged, near
+from pprjax.edit_distance import EditCosts
+from pprjax.objective import Objective
 
 UNIT = WholeCosts(1, 1, 1)
+every = partial(Objective, lambda_path=None, lambda_policy=0.7)
 
 
 def world(rng, size, horizon, *, gains=False, cut=False, hub=False, own_steps="charged"):
@@ -115,8 +118,9 @@ def test_the_frontier_and_the_best_path_are_those_of_all_paths_there_are(seed, g
         graph.habit[graph.target == 0] = 0.0  # so that they are alike
     paths, lambda_path = originals(rng, size, 6, 7), float(rng.choice([0.0, 0.5, 3.0, 10.0]))
     weighed, start = weigh(graph, 0.7), np.asarray(paths.symbols)[:, 0]
-    front = near(weighed, paths, start, costs=costs)
-    best = near(weighed, paths, start, costs=costs, lambda_path=lambda_path).at(lambda_path)
+    objective = every(costs=EditCosts(*costs))
+    front = near(weighed, paths, start, objective)
+    best = near(weighed, paths, start, objective.replace(lambda_path=lambda_path)).at(lambda_path)
     for b, original in enumerate(paths.to_lists()):
         rising = truth(graph, np.array(original), 0.7, costs)
         mine = front.path == b
@@ -153,9 +157,10 @@ def test_with_own_steps_free_too(seed, gains, shape, costs):
     graph = twice(graph, 2) if shape == "memory" else graph
     weighed = weigh(graph, 0.7, endless=bool(seed % 2))
     start = np.asarray(paths.symbols)[:, 0].astype(np.int64)
-    options: dict[str, Any] = dict(costs=costs, own_steps="free")
-    front = near(weighed, paths, start, **options)
-    best, few = (near(weighed, paths, start, lambda_path=lambda_path, calls=n, **options) for n in (None, 20))
+    objective = every(costs=EditCosts(*costs), own_steps="free")
+    front = near(weighed, paths, start, objective)
+    one = objective.replace(lambda_path=lambda_path)
+    best, few = (near(weighed, paths, start, one, calls=n) for n in (None, 20))
     best, few = best.at(lambda_path), few.at(lambda_path)
     for b, original in enumerate(rows):
         rising = truth(graph, np.array(original), 0.7, costs, "free")
@@ -196,7 +201,8 @@ def test_what_may_come_on_paths_of_any_length_is_no_less():
     assert (within.to_come[0], within.converged) == (-1.0, False)
     assert (endless.to_come[0], endless.converged) == (0.0, True)
     for weighed in (within, endless):
-        best = near(weighed, pprjax.Paths.from_lists([[0, 1]]), np.zeros(1, np.int64), costs=UNIT).at(10.0)
+        found = near(weighed, pprjax.Paths.from_lists([[0, 1]]), np.zeros(1, np.int64), every(lambda_policy=1.0))
+        best = found.at(10.0)
         assert (best.paths.to_lists(), best.reward[0], best.gap[0]) == ([[0, 3]], 4.0, 0.0)
 
 
@@ -207,8 +213,8 @@ def test_a_search_that_ends_early_says_how_much_better_a_path_may_be(seed, calls
     graph = world(rng, 7, 5)
     paths = originals(rng, 7, 5, 7)
     weighed, start = weigh(graph, 0.7), np.asarray(paths.symbols)[:, 0]
-    found = near(weighed, paths, start, costs=UNIT, lambda_path=3.0, calls=calls).at(3.0)
-    front = near(weighed, paths, start, costs=UNIT, calls=calls)
+    found = near(weighed, paths, start, every(lambda_path=3.0), calls=calls).at(3.0)
+    front = near(weighed, paths, start, every(), calls=calls)
     both = merged(front, found)
     unknown = dataclasses.replace(front, limit=np.full_like(front.limit, np.inf)).at(3.0)
     assert np.isposinf(unknown.gap).all()
@@ -246,7 +252,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_answers_are_the_same(monkey
     graph = world(rng, 12, 8)
     paths = originals(rng, 12, 30, 8)
     weighed, start = weigh(graph, 0.7), np.asarray(paths.symbols)[:, 0]
-    whole = near(weighed, paths, start, costs=UNIT)
+    whole = near(weighed, paths, start, every())
     sizes, begin = [], layers.Layers.begin.__func__
 
     def counted(cls, weighed, batch, *rest):
@@ -255,7 +261,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_answers_are_the_same(monkey
 
     monkeypatch.setattr(layers.Layers, "begin", classmethod(counted))
     monkeypatch.setattr(layers, name, 400)
-    again = near(weighed, paths, start, costs=UNIT)
+    again = near(weighed, paths, start, every())
     assert min(sizes) < max(sizes) == 30
     np.testing.assert_array_equal(again.value, whole.value)
     np.testing.assert_array_equal(again.paths.symbols, whole.paths.symbols)
@@ -284,7 +290,7 @@ def test_a_long_path_through_a_hub_takes_memory_for_what_is_near_it():
     original[1::2] = rng.integers(1, pages + 1, 50)
     paths = pprjax.Paths.from_lists([original])
     tracemalloc.start()
-    found = near(weigh(graph, 0.3), paths, np.zeros(1, int), costs=UNIT, lambda_path=10.0).at(10.0)
+    found = near(weigh(graph, 0.3), paths, np.zeros(1, int), every(lambda_path=10.0, lambda_policy=0.3)).at(10.0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.gap[0] == 0
