@@ -13,7 +13,7 @@ from jaxtyping import Int
 from pprjax.constraints import Constraints
 from pprjax.edit_distance import Costs, EditCosts, RealCosts
 from pprjax.errors import UserError
-from pprjax.reward import Habit, OwnSteps
+from pprjax.reward import Habit, OwnSteps, closeness, total
 
 
 def _static(default: Any = None) -> Any:
@@ -57,6 +57,11 @@ class Objective:
     def value(self, reward_goal: Any, reward_policy: Any) -> Any:
         """v = R_goal + λ_policy·R_policy, [*b] of NumPy or JAX: R without what it says of closeness."""
         return reward_goal + self.lambda_policy * reward_policy
+
+    def reward(self, reward_goal: Any, reward_policy: Any, distance: Any) -> Any:
+        """R (Eq. 5) of paths at distances d, [*b] of NumPy or JAX."""
+        weights = dict(lambda_path=self.lambda_path, lambda_policy=self.lambda_policy)
+        return total(reward_goal, closeness(distance), reward_policy, **weights)
 
 
 def check_own_steps(objective: Objective, constraints: Constraints | None = None) -> None:

@@ -103,15 +103,8 @@ def is_own(original: Any, before: Any, after: Any) -> Any:
     return ((original[..., :-1] == before[..., None]) & (original[..., 1:] == after[..., None])).any(-1)
 
 
-def total(
-    reward_goal: Float[Array, "*b"] | np.ndarray,
-    reward_path: Float[Array, "*b"] | np.ndarray,
-    reward_policy: Float[Array, "*b"] | np.ndarray,
-    *,
-    lambda_path: Num[Array, "*b"] | np.ndarray | float,
-    lambda_policy: Num[Array, "*b"] | np.ndarray | float,
-) -> Float[Array, "*b"]:
-    """R = R_goal + λ_path·R_path + λ_policy·R_policy, undiscounted (Eq. 5).
+def total(reward_goal: Any, reward_path: Any, reward_policy: Any, *, lambda_path: Any, lambda_policy: Any) -> Any:
+    """R = R_goal + λ_path·R_path + λ_policy·R_policy, undiscounted (Eq. 5), [*b] of NumPy or JAX.
 
     Args:
         reward_goal: R_goal, the sum of the environment's rewards.
@@ -119,4 +112,4 @@ def total(
         reward_policy: R_policy, the sum over the actions taken of their regrets, or of their links (Eq. 4); see
             `spared` for steps that the original took.
     """
-    return jnp.asarray(reward_goal) + lambda_path * reward_path + lambda_policy * reward_policy
+    return reward_goal + lambda_path * reward_path + lambda_policy * reward_policy

@@ -21,7 +21,7 @@ from pprjax.likeliest import all_steps, likeliest_actions
 from pprjax.objective import Objective
 from pprjax.paths import PAD, alike, fill_of
 from pprjax.policy import ragged_of
-from pprjax.reward import similarity, spared, total
+from pprjax.reward import similarity, spared
 from pprjax.ruled import without_rules
 from pprjax.task import State, Task
 
@@ -260,13 +260,7 @@ def _trajectory(
     actions = jnp.where(taken, steps.action, PAD)
     broken = violations(task.constraints, original.kept, symbols, actions, distance)
     met = met if broken is None else met & (broken == 0)
-    reward = total(
-        lane.reward_goal,
-        similarity(distance),
-        lane.reward_policy,
-        lambda_path=objective.lambda_path,
-        lambda_policy=objective.lambda_policy,
-    )
+    reward = objective.reward(lane.reward_goal, lane.reward_policy, distance)
     if isinstance(objective.costs, RealCosts):  # what is no number must show: above all else
         unknown = jnp.isnan(symbols).any()
         met, reward = met | unknown, jnp.where(unknown, jnp.inf, reward)

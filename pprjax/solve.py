@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -29,7 +30,7 @@ from pprjax.result import Frontier, Recourse
 from pprjax.runs import RUNS
 from pprjax.search.n_best import n_best
 from pprjax.search.points import WIDTH, search_points
-from pprjax.stacked import Stack, each
+from pprjax.stacked import Stack, check_size, each
 from pprjax.task import Task
 
 Method = Literal["auto", "exact", "search", "learn"]
@@ -94,24 +95,24 @@ def recourse(
     """
     check_paths(originals)
     check_config(config, len(originals))
-    if isinstance(task, Stack):
-        options: dict[str, Any] = dict(
-            key=key, method=method, calls=calls, beam_width=beam_width, n_recourses=n_recourses, stop=stop
-        )
-        options |= dict(min_distance=min_distance, chunk=chunk, runs=runs, progress=progress)
-        return each(task, originals, config, partial(recourse, **options), ids)
-    objective = config.objective
-    check_task(task, originals, objective)
-    _check_lengths(task, originals, objective)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance, beam_width=beam_width)
     _check_least(0, calls=calls, runs=runs)
-    ends = _stop(stop)
+    objective, ends = config.objective, _stop(stop)
+    apart: dict[str, int] = dict(n_recourses=n_recourses, min_distance=min_distance)
+    search = partial(_searched, objective=objective, calls=calls, width=beam_width, wanted=Wanted(**apart))
+    if isinstance(task, Stack):
+        options: dict[str, Any] = dict(key=key, method=method, calls=calls, beam_width=beam_width, stop=stop)
+        options |= dict(chunk=chunk, runs=runs, progress=progress, **apart)
+        found = _side_by_side(task, originals, objective, method, search)
+        return found or each(task, originals, config, partial(recourse, **options), ids)
+    check_task(task, originals, objective)
+    _check_lengths(task, originals, objective)
     for choice in _choices(task, objective, method):
         try:
             if choice == "exact":
-                return exact(task, originals, config, n_recourses=n_recourses, min_distance=min_distance)
+                return exact(task, originals, config, **apart)
             if choice == "search":
-                return _searched_at(task, originals, objective, calls, beam_width, Wanted(n_recourses, min_distance))
+                return search(task, originals)
         except TooLargeError:
             if method == choice:
                 raise
@@ -174,18 +175,18 @@ def frontier(
     """
     check_paths(originals)
     check_config(config, len(originals))
-    if isinstance(task, Stack):
-        options: dict[str, Any] = dict(
-            key=key, method=method, max_edits=max_edits, calls=calls, beam_width=beam_width, n_recourses=n_recourses
-        )
-        options |= dict(min_distance=min_distance, progress=progress)
-        return each(task, originals, config, partial(frontier, **options), ids)
-    objective = config.objective
-    check_task(task, originals, objective)
-    _check_lengths(task, originals, objective)
     _check_least(0, max_edits=max_edits, calls=calls)
     _check_least(1, n_recourses=n_recourses, min_distance=min_distance, beam_width=beam_width)
+    objective = config.objective
     apart: dict[str, int] = dict(n_recourses=n_recourses, min_distance=min_distance)
+    every, wanted = objective.for_frontier, Wanted(**apart)
+    search = partial(_searched, objective=every, calls=calls, width=beam_width, wanted=wanted, max_edits=max_edits)
+    if isinstance(task, Stack):
+        options: dict[str, Any] = dict(key=key, method=method, max_edits=max_edits, calls=calls, beam_width=beam_width)
+        found = _side_by_side(task, originals, objective, method, search)
+        return found or each(task, originals, config, partial(frontier, progress=progress, **options, **apart), ids)
+    check_task(task, originals, objective)
+    _check_lengths(task, originals, objective)
     choices = _choices(task, objective, method)
     if "exact" in choices:
         try:
@@ -193,17 +194,14 @@ def frontier(
         except TooLargeError:
             if method == "exact":
                 raise
-    wanted = Wanted(num_distances=_num_distances(task, originals, objective, max_edits), **apart)
     if "search" in choices:
         try:
-            calls = CALLS if calls is None else calls
-            every = objective.for_frontier
-            points = search_points(task, originals, every, wanted=wanted, calls=calls, width=beam_width)
-            return ladder.frontier(points, originals, every, goal=task.goal, answered_by="search")
+            return search(task, originals)
         except TooLargeError:
             if method == "search":
                 raise
     key = _needed(key)
+    wanted = replace(wanted, num_distances=_num_distances(task, originals, objective, max_edits))
     return learn_frontier(task, originals, config, key=key, wanted=wanted, ids=ids, progress=progress)
 
 
@@ -246,17 +244,43 @@ def _needed(key: jax.Array | None) -> jax.Array:
     return key
 
 
-def _searched_at(
-    task: Task, originals: Paths, objective: Objective, calls: int | None, width: int, wanted: Wanted
-) -> Recourse:
-    """The best by search at one λ_path."""
-    wanted = replace(wanted, num_distances=_num_distances(task, originals, objective, None))
-    calls = CALLS if calls is None else calls
+def _side_by_side(
+    stack: Stack, originals: Paths, objective: Objective, method: str, search: Callable[[Stack, Paths], Any]
+) -> Any:
+    """What a search finds of all originals of a stack together; None where it does not come first, or takes too much
+    memory, so that each task is looked at by itself."""
+    check_size(stack, originals)
+    if _choices(stack.tasks[0], objective, method)[0] != "search":
+        return None
+    for task, members in stack.groups():
+        check_task(task, originals[members], objective)
+        _check_lengths(task, originals[members], objective)
+    try:
+        return search(stack, originals)
+    except TooLargeError:
+        return None
+
+
+def _searched(
+    task: Task | Stack,
+    originals: Paths,
+    *,
+    objective: Objective,
+    calls: int | None,
+    width: int,
+    wanted: Wanted,
+    max_edits: int | None = None,
+) -> Any:
+    """The frontier by search; or the best at one λ_path, where the objective has one."""
+    groups = list(task.groups()) if isinstance(task, Stack) else [(task, np.arange(len(originals)))]
+    sizes = [_num_distances(one, originals[members], objective, max_edits) for one, members in groups]
+    wanted, calls = replace(wanted, num_distances=max(sizes)), CALLS if calls is None else calls
     points = search_points(task, originals, objective, wanted=wanted, calls=calls, width=width)
-    if wanted.n_recourses > 1:
-        return n_best(points, originals, objective, goal=task.goal, wanted=wanted)
-    every = ladder.frontier(points, originals, objective, goal=task.goal, answered_by="search")
-    return every.at(objective.lambda_path)
+    goal, lambda_path = groups[0][0].goal, objective.lambda_path
+    if wanted.n_recourses > 1 and lambda_path is not None:
+        return n_best(points, originals, objective, goal=goal, wanted=wanted)
+    every = ladder.frontier(points, originals, objective, goal=goal, answered_by="search")
+    return every if lambda_path is None else every.at(lambda_path)
 
 
 def _num_distances(task: Task, originals: Paths, objective: Objective, max_edits: int | None) -> int:

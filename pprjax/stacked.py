@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import struct
 from jaxtyping import Int
 
 from pprjax.config import Config
@@ -25,6 +27,14 @@ class Stack:
 
     def __len__(self) -> int:
         return len(self.tasks)
+
+    def groups(self) -> Iterator[tuple[Task, Int[np.ndarray, " b"]]]:
+        """Each different task, and the originals that have it."""
+        members: dict[int, list[int]] = {}
+        for i, task in enumerate(self.tasks):
+            members.setdefault(id(task), []).append(i)
+        for rows in map(np.array, members.values()):
+            yield self.tasks[rows[0]], rows
 
 
 def stack(tasks: Sequence[Task]) -> Stack:
@@ -61,6 +71,37 @@ def _leaves(task: Task) -> dict[str, Any]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(task)}
 
 
+@struct.dataclass
+class Spread:
+    """B pytrees as one: what differs between them has a leading axis of B, what they share stands there once."""
+
+    own: tuple[jax.Array, ...]  # leaves of [B, ...]
+    shared: tuple[Any, ...]
+    is_shared: tuple[bool, ...] = struct.field(pytree_node=False)  # of each leaf
+    structure: Any = struct.field(pytree_node=False)  # of each of them
+
+    @classmethod
+    def of(cls, trees: Sequence[Any]) -> Spread:
+        """Of pytrees of one structure, as the tasks of a `Stack` are; of one it shares all."""
+        columns = list(zip(*map(jax.tree.leaves, trees), strict=True))
+        is_shared = tuple(all(_is_same(leaf, column[0]) for leaf in column[1:]) for column in columns)
+        return cls(
+            own=tuple(jnp.stack(column) for column, same in zip(columns, is_shared, strict=True) if not same),
+            shared=tuple(column[0] for column, same in zip(columns, is_shared, strict=True) if same),
+            is_shared=is_shared,
+            structure=jax.tree.structure(trees[0]),
+        )
+
+    def one(self, own: Sequence[Any]) -> Any:
+        """One of them, given the leaves that are its own."""
+        its, shared = iter(own), iter(self.shared)
+        return jax.tree.unflatten(self.structure, [next(shared if same else its) for same in self.is_shared])
+
+
+def _is_same(leaf: Any, other: Any) -> bool:
+    return leaf is other or bool(np.array_equal(np.asarray(leaf), np.asarray(other)))
+
+
 def each(
     stack: Stack, originals: Paths, config: Config, solve: Callable[..., Any], ids: Int[np.ndarray, " B"] | None
 ) -> Any:
@@ -70,24 +111,22 @@ def each(
         solve: a function of task, originals, config, and the `ids` of these originals, to their `Recourse` or
             `Frontier`.
         ids: of all originals; default 0 … B - 1.
-
-    Raises:
-        ValueError: there is not one original for each task.
     """
-    size = len(stack)
-    if len(originals) != size:
-        raise UserError(f"originals: expected one for each of {size} tasks, got {len(originals)}")
-    groups: dict[int, list[int]] = {}
-    for i, task in enumerate(stack.tasks):
-        groups.setdefault(id(task), []).append(i)
-    ids = np.arange(size) if ids is None else np.asarray(ids)
+    check_size(stack, originals)
+    ids = np.arange(len(stack)) if ids is None else np.asarray(ids)
     parts, whose = [], []
-    for members in map(np.array, groups.values()):
+    for task, members in stack.groups():
         own = {name: getattr(config, name) for name in ("lambda_path", "lambda_policy")}
         own = {name: np.asarray(x)[members] if np.ndim(x) else x for name, x in own.items()}
-        parts.append(solve(stack.tasks[members[0]], originals[members], replace(config, **own), ids=ids[members]))
+        parts.append(solve(task, originals[members], replace(config, **own), ids=ids[members]))
         whose.append(members)
     return _merged(originals, parts, whose)
+
+
+def check_size(stack: Stack, originals: Paths) -> None:
+    """Raise a ValueError where there is not one original for each task."""
+    if len(originals) != len(stack):
+        raise UserError(f"originals: expected one for each of {len(stack)} tasks, got {len(originals)}")
 
 
 ROWS = (

@@ -332,7 +332,8 @@ def _assemble(
         own = np.full(len(found), np.nan)
         own[found.status != "infeasible"] = works[name][at]
         works[name] = own
-    greedy_reward = np.where(greedy.met, greedy.reward, -np.inf)
+    worth = objective.of(np.arange(size)).reward(greedy.reward_goal, greedy.reward_policy, greedy.distance)
+    greedy_reward = np.where(greedy.met, worth, -np.inf)
     return replace(found, greedy_reward=greedy_reward, curve=np.asarray(result.curve), **works)
 
 

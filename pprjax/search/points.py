@@ -8,7 +8,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from pprjax import ladder
 from pprjax.checks import check_numbers
@@ -17,13 +17,14 @@ from pprjax.errors import UserError
 from pprjax.ladder import Ladder, Points, Wanted, tolerated
 from pprjax.limits import TooLargeError
 from pprjax.objective import Objective
-from pprjax.paths import Paths
+from pprjax.paths import PAD, Paths
 from pprjax.rollout import Original, trace
 from pprjax.ruled import with_rules
 from pprjax.search.beam import Beam, Shape, search_beam
 from pprjax.search.nodes import Search, guesses, guides, knows_next, needed
 from pprjax.search.proof import prove
 from pprjax.search.to_come import most_to_come, provable, tabulated
+from pprjax.stacked import Spread, Stack
 from pprjax.task import Task
 
 WIDTH = 16
@@ -50,7 +51,7 @@ SIDE_BY_SIDE = 2**22
 
 
 def search_points(
-    task: Task,
+    task: Task | Stack,
     originals: Paths,
     objective: Objective,
     *,
@@ -61,7 +62,7 @@ def search_points(
     """The best paths of exactly e edits that were found, and a bound on all there are, for each original and e < E.
 
     Args:
-        task: deterministic.
+        task: deterministic; or one for each original, which are then searched side by side.
         objective: of edit costs in whole numbers or of vectors. At one λ_path, a number or float[B], only what may be
             the best there is looked for, and the limits bound R at it alone; at None the whole frontier is.
         wanted: E, and how many paths of each distance.
@@ -74,28 +75,29 @@ def search_points(
             `goal_to_go` says that may still come, or meets the goal after fewer steps than its `steps_to_go`, or the
             beam of one original takes more than MAX_BYTES.
     """
-    size = len(originals)
-    kept = kept_symbols(task.constraints, originals)
-    task = with_rules(task).replace(constraints=without_keep(task.constraints))
+    size, tasks = len(originals), _tasks(task)
+    first, kept = tasks[0], _kept(task, originals)
+    worlds = [(task, most_to_come(task) if tabulated(task) else None) for task in tasks]
+    spread = Spread.of(worlds)
     each = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x, np.float32), size), objective)
     padded = originals.padded()
-    inputs = (padded.symbols, padded.lengths, padded.actions, kept, each)
-    shape = _shape(task, objective, wanted.num_distances, width, calls)
-    together = _together(task, shape.room, int(np.max(originals.lengths)))
-    parts, nothing = [], ladder.empty(task, wanted)
-    most = most_to_come(task) if tabulated(task) else None
+    inputs = (spread.own, padded.symbols, padded.lengths, padded.actions, kept, each)
+    shape = _shape(first, objective, wanted.num_distances, width, calls)
+    together = _together(first, shape.room, int(np.max(originals.lengths)))
+    parts, nothing = [], ladder.empty(first, wanted)
     for low in range(0, size, together):
         part = jax.tree.map(lambda x, low=low: jnp.asarray(x[low : low + together]), inputs)
-        parts.append(_beams(task, part, nothing, most, shape=shape))
+        parts.append(_beams(spread, part, nothing, shape=shape))
     traced, beams = jax.tree.map(lambda *x: np.concatenate(x), *map(jax.device_get, parts))
     used = np.asarray(beams.calls, np.int64)
     rows, limits, rest = [], [], []
     for i in range(size):
         original, beam, own = jax.tree.map(lambda x, i=i: x[i], (traced, beams, each))
-        search = Search(task, original, own, most)
+        world, most = worlds[i % len(worlds)]
+        search = Search(world, original, own, most)
         best, unseen = beam.best, [beam.dropped]
         if np.isnan(beam.dropped).any():
-            raise UserError(_no_number(task, i))
+            raise UserError(_no_number(world, i))
         limit = _limit(search, best, unseen)
         if calls and search.bounded and _is_open(best, limit, _unseen(search, best, unseen)):
             found = prove(search, best, calls=calls)
@@ -104,7 +106,7 @@ def search_points(
             used[i] += found.calls
         if np.isposinf(best.value).any():
             check_numbers(best.symbols, f"an edit of originals[{i}]")
-            raise UserError(_contradiction(task, i))
+            raise UserError(_contradiction(world, i))
         rows.append(best)
         limits.append(limit)
         every = wanted.min_distance == 1 and not search.real  # two paths are never nearer
@@ -112,6 +114,25 @@ def search_points(
     best = jax.tree.map(lambda *rows: np.stack(rows), *rows)
     limit, rest = np.stack(limits), np.stack(rest)
     return Points(best=best, limit=limit, unseen=rest, calls=used, original_goal=traced.reward_goal)
+
+
+def _tasks(task: Task | Stack) -> list[Task]:
+    """The tasks as a search takes them: that of all originals, or one for each."""
+    tasks = task.tasks if isinstance(task, Stack) else (task,)
+    ready = {id(task): with_rules(task).replace(constraints=without_keep(task.constraints)) for task in tasks}
+    return [ready[id(task)] for task in tasks]
+
+
+def _kept(task: Task | Stack, originals: Paths) -> Int[np.ndarray, "B K"] | None:
+    """The symbols that must stay, as in `kept_symbols`."""
+    if isinstance(task, Task):
+        return kept_symbols(task.constraints, originals)
+    rows = [kept_symbols(one.constraints, originals[[i]]) for i, one in enumerate(task.tasks)]
+    if all(row is None for row in rows):
+        return None
+    symbols = [[] if row is None else row[0].tolist() for row in rows]
+    width = max(map(len, symbols))
+    return np.array([row + [PAD] * (width - len(row)) for row in symbols], np.int32)
 
 
 def _no_number(task: Task, i: int) -> str:
@@ -192,8 +213,9 @@ def _shape(task: Task, objective: Objective, num_distances: int, width: int, cal
 
 
 @partial(jax.jit, static_argnames="shape")
-def _beams(task: Task, inputs, nothing: Ladder, most, *, shape: Shape) -> tuple[Original, Beam]:
-    def one(symbols, length, actions, kept, objective):
+def _beams(spread: Spread, inputs, nothing: Ladder, *, shape: Shape) -> tuple[Original, Beam]:
+    def one(own, symbols, length, actions, kept, objective):
+        task, most = spread.one(own)
         original = replace(trace(task, symbols, length, jax.random.key(0), actions), kept=kept)
         return original, search_beam(Search(task, original, objective, most), nothing, shape)
 

@@ -9,6 +9,7 @@ from pprjax.certify.optimum import exact
 from pprjax.certify.problem import Block, Problem, blocks
 from pprjax.config import Config
 from pprjax.goals import at_least
+from pprjax.objective import Objective
 from pprjax.paths import Paths
 from pprjax.policy import TablePolicy
 from pprjax.task import Task
@@ -70,7 +71,7 @@ def two_ways():
 
 def block_of(task, originals, **weights):
     """The only block, its problem and its bounds."""
-    ((_, problem, block),) = blocks(task, Paths.from_lists(originals), Config(**weights))
+    ((_, problem, block),) = blocks(task, Paths.from_lists(originals), Objective(**weights))
     return problem, block, bounds.bounds(problem, block)
 
 

@@ -215,7 +215,7 @@ def test_what_no_proof_can_use_makes_the_beam_wider():
     task = sequences(0)
 
     def shape(habit, calls):
-        return points._shape(task, pprjax.Config(habit=habit), L + 1, 2, calls, alone=False)
+        return points._shape(task, EVERY.replace(habit=habit), L + 1, 2, calls)
 
     assert shape("regret", 10**9) == points.Shape(L + 1, 2, weights=points.WEIGHTS)
     assert shape("link", 0) == points.Shape(L + 1, 2, breadth=task.num_actions, weights=points.WIDE_WEIGHTS)
@@ -231,7 +231,8 @@ def test_where_a_world_guesses_before_the_step_none_is_taken_to_find_out():
             ("link", points.Shape(4, 16, weights=points.GUESSED_WEIGHTS, thorough=alone)),
             ("regret", points.Shape(4, 16, weights=points.WEIGHTS)),
         ):
-            assert points._shape(task, pprjax.Config(habit=habit), 4, 16, calls=0, alone=alone) == expected
+            objective = Objective(habit=habit, lambda_path=0.1 if alone else None)
+            assert points._shape(task, objective, 4, 16, calls=0) == expected
 
 
 def test_who_goes_on_where_one_answer_is_wanted():
