@@ -87,7 +87,7 @@ def recourse(
             cores, 64 elsewhere. It changes time and memory and no result.
         runs: where chance decides and there is a goal: the fresh runs that tell how likely each recourse is to work,
             and as many of the policy that was learned, see `Recourse.reliability`; 0: none, and it is not known.
-        progress: show a progress bar; default: on a terminal.
+        progress: of "search" and "learn": show a progress bar; default: on a terminal.
 
     Raises:
         ValueError: an original does not start where the world does, a setting is out of range, the method does not suit
@@ -99,7 +99,8 @@ def recourse(
     _check_least(0, calls=calls, runs=runs)
     objective, ends = config.objective, _stop(stop)
     apart: dict[str, int] = dict(n_recourses=n_recourses, min_distance=min_distance)
-    search = partial(_searched, objective=objective, calls=calls, width=beam_width, wanted=Wanted(**apart))
+    sizes = dict(calls=calls, width=beam_width, wanted=Wanted(**apart), progress=progress)
+    search = partial(_searched, objective=objective, **sizes)
     if isinstance(task, Stack):
         options: dict[str, Any] = dict(key=key, method=method, calls=calls, beam_width=beam_width, stop=stop)
         options |= dict(chunk=chunk, runs=runs, progress=progress, **apart)
@@ -167,7 +168,7 @@ def frontier(
             the goal and keep the constraints.
         min_distance: δ ≥ 1, the edit distance (of unit costs) between any two of as many edits, at least.
         ids: of "learn": the numbers from which originals derive their keys; default 0 … B - 1.
-        progress: of "learn": show a progress bar; default: on a terminal.
+        progress: of "search" and "learn": show a progress bar; default: on a terminal.
 
     Raises:
         ValueError: a setting is out of range, the method does not suit the world, or "learn" has no key; the message
@@ -180,7 +181,8 @@ def frontier(
     objective = config.objective
     apart: dict[str, int] = dict(n_recourses=n_recourses, min_distance=min_distance)
     every, wanted = objective.for_frontier, Wanted(**apart)
-    search = partial(_searched, objective=every, calls=calls, width=beam_width, wanted=wanted, max_edits=max_edits)
+    sizes = dict(calls=calls, width=beam_width, wanted=wanted, max_edits=max_edits, progress=progress)
+    search = partial(_searched, objective=every, **sizes)
     if isinstance(task, Stack):
         options: dict[str, Any] = dict(key=key, method=method, max_edits=max_edits, calls=calls, beam_width=beam_width)
         found = _side_by_side(task, originals, objective, method, search)
@@ -269,13 +271,14 @@ def _searched(
     calls: int | None,
     width: int,
     wanted: Wanted,
+    progress: bool | None,
     max_edits: int | None = None,
 ) -> Any:
     """The frontier by search; or the best at one λ_path, where the objective has one."""
     groups = list(task.groups()) if isinstance(task, Stack) else [(task, np.arange(len(originals)))]
     sizes = [_num_distances(one, originals[members], objective, max_edits) for one, members in groups]
     wanted, calls = replace(wanted, num_distances=max(sizes)), CALLS if calls is None else calls
-    points = search_points(task, originals, objective, wanted=wanted, calls=calls, width=width)
+    points = search_points(task, originals, objective, wanted=wanted, calls=calls, width=width, progress=progress)
     goal, lambda_path = groups[0][0].goal, objective.lambda_path
     if wanted.n_recourses > 1 and lambda_path is not None:
         return n_best(points, originals, objective, goal=goal, wanted=wanted)

@@ -18,6 +18,7 @@ from pprjax.ladder import Ladder, Points, Wanted, tolerated
 from pprjax.limits import TooLargeError
 from pprjax.objective import Objective
 from pprjax.paths import PAD, Paths
+from pprjax.progress import progress_bar
 from pprjax.rollout import Original, trace
 from pprjax.ruled import with_rules
 from pprjax.search.beam import Beam, Shape, search_beam
@@ -58,6 +59,7 @@ def search_points(
     wanted: Wanted,
     calls: int,
     width: int = WIDTH,
+    progress: bool | None = False,
 ) -> Points:
     """The best paths of exactly e edits that were found, and a bound on all there are, for each original and e < E.
 
@@ -69,6 +71,7 @@ def search_points(
         calls: steps of the world that the proof of one original may take after the beam; where nothing bounds what a
             prefix leads to, those that the beam may take, about: then it is as wide as they allow.
         width: nodes that the beam keeps of each layer for each number of edits, at least.
+        progress: show a progress bar; None: on a terminal.
 
     Raises:
         ValueError: the world's `promise`, P_A or a symbol is NaN, a path earns more than its `goal_bound` or
@@ -85,10 +88,13 @@ def search_points(
     shape = _shape(first, objective, wanted.num_distances, width, calls)
     together = _together(first, shape.room, int(np.max(originals.lengths)))
     parts, nothing = [], ladder.empty(first, wanted)
-    for low in range(0, size, together):
-        part = jax.tree.map(lambda x, low=low: jnp.asarray(x[low : low + together]), inputs)
-        parts.append(_beams(spread, part, nothing, shape=shape))
-    traced, beams = jax.tree.map(lambda *x: np.concatenate(x), *map(jax.device_get, parts))
+    with progress_bar("beams", size, enabled=progress) as advance:
+        for low in range(0, size, together):
+            at = np.resize(np.arange(low, min(low + together, size)), min(together, size))  # all parts share a program
+            part = jax.tree.map(lambda x, at=at: jnp.asarray(x[at]), inputs)
+            parts.append(jax.device_get(_beams(spread, part, nothing, shape=shape)))
+            advance(min(together, size - low))
+    traced, beams = jax.tree.map(lambda *x: np.concatenate(x)[:size], *parts)
     used = np.asarray(beams.calls, np.int64)
     rows, limits, rest = [], [], []
     for i in range(size):

@@ -14,9 +14,9 @@ from pprjax.config import Config
 from pprjax.constraints import Constraints
 from pprjax.logs.edits import alignments
 from pprjax.paths import Paths
-from pprjax.progress import progress_bar
 from pprjax.result import Frontier
 from pprjax.reward import closeness
+from pprjax.stacked import stack
 from pprjax.task import Task
 from pprjax_envs.text.agents import Author
 from pprjax_envs.text.corpus import split, words_and_marks
@@ -59,72 +59,89 @@ def ladders(
         and whether they find the wanted sentiment; and log P of sentence and rewriting under each author. Then why
         sentences were left out.
     """
-    frames, rejected = [], []
-    with progress_bar("rewriting", len(sentences) * len(authors)) as advance:
-        for number, (typed, wanted) in enumerate(sentences):
-            try:
-                aims = [_aim(author, typed, wanted, judges, max_words) for author in authors]
-            except ValueError as error:
-                if len(sentences) == 1:
-                    raise
-                rejected.append(f"{typed!r}: {error}")
-                advance(float(len(authors)))
-                continue
-            for author, (aim, original, towards) in zip(authors, aims, strict=True):
-                advance(1.0)
-                found = _searched(author, aim.replace(constraints=constraints), original, config)
-                if not len(found):
-                    rejected.append(f"{typed!r}: found no {towards} rewriting of at most {max_words} words")
-                    continue
-                (sentence,), written = texts(aim, original), texts(aim, found.paths)
-                frames.append(
-                    _rungs(found, config.lambda_path, sentence, written).with_columns(
-                        pl.lit(number).alias("number"),
-                        pl.lit(typed).alias("typed"),
-                        pl.lit(towards).alias("towards"),
-                        pl.lit(author.name).alias("author"),
-                        pl.Series("marks", [_marks(author, typed)] * len(written), dtype=pl.List(pl.String)),
-                    )
-                )
+    asked: list[list[_Aim]] = [[] for _ in authors]
+    rejected, frames = [], []
+    for number, (typed, wanted) in enumerate(sentences):
+        try:
+            aims = [_aim(author, (number, typed), wanted, judges, max_words) for author in authors]
+        except ValueError as error:
+            if len(sentences) == 1:
+                raise
+            rejected.append(f"{typed!r}: {error}")
+            continue
+        for own, aim in zip(asked, aims, strict=True):
+            own.append(dataclasses.replace(aim, task=aim.task.replace(constraints=constraints)))
+    for place, (author, aims) in enumerate(zip(authors, asked, strict=True)):
+        if aims:
+            found = _searched(author, aims, config)
+            frames.append(_rungs(found, aims, config.lambda_path).with_columns(author=pl.lit(author.name), place=place))
+            for i in np.setdiff1d(np.arange(len(aims)), found.path):
+                said = f"found no {aims[i].towards} rewriting of at most {max_words} words"
+                rejected.append(f"{aims[i].typed!r}: {said}")
     table = pl.concat(frames) if frames else pl.DataFrame()
-    return table.hstack(_opinions(judges, authors, table)) if frames else table, rejected
+    if not len(table):
+        return pl.DataFrame(), rejected
+    table = table.sort("number", "place", "distance").drop("place")
+    return table.hstack(_opinions(judges, authors, table)), rejected
+
+
+@dataclasses.dataclass(frozen=True)
+class _Aim:
+    """What is asked of one sentence and author."""
+
+    number: int  # of the sentence
+    typed: str
+    task: Task
+    original: Paths
+    towards: str
+    marks: list[str]  # of it that are no words to the author
 
 
 def _aim(
-    author: Author | LanguageModel, typed: str, wanted: str | None, judges: Judges, max_words: int
-) -> tuple[Task, Paths, str]:
-    """What is asked of one sentence and author: the task, the original, and the wanted sentiment."""
+    author: Author | LanguageModel, sentence: tuple[int, str], wanted: str | None, judges: Judges, max_words: int
+) -> _Aim:
+    number, typed = sentence
     towards: Any = wanted or "positive"
     aim = task(author, typed, judge=judges.asked, towards=towards, max_words=max_words)
     original = paths(aim, [typed])
     if wanted is None:
         towards = opposite(judges.asked, texts(aim, original)[0])
         aim = task(author, typed, judge=judges.asked, towards=towards, max_words=max_words)
-    return aim, original, towards
+    return _Aim(number, typed, aim, original, towards, _marks(author, typed))
 
 
-def _searched(author: Author | LanguageModel, aim: Task, original: Paths, config: Config) -> Frontier:
-    """The frontier of one sentence, by a beam alone: what a proof would take grows with the vocabulary."""
+def _searched(author: Author | LanguageModel, aims: Sequence[_Aim], config: Config) -> Frontier:
+    """The frontiers of some sentences, side by side, by a beam alone: what a proof would take grows with the
+    vocabulary."""
+    rows, actions = zip(
+        *((aim.original.to_lists()[0], aim.original.actions_to_lists()[0]) for aim in aims), strict=True
+    )
+    originals, length = Paths.from_lists(rows, actions), aims[0].task.env.length
     try:
-        return frontier(aim, original, config, method="search", calls=0, max_edits=aim.env.length, progress=False)
+        options: dict[str, Any] = dict(method="search", calls=0, max_edits=length)
+        return frontier(stack([aim.task for aim in aims]), originals, config, **options)
     finally:  # in place of what came of it
-        aim.env.check()
+        for aim in aims:
+            aim.task.env.check()
         if isinstance(author, LanguageModel):
             author.check()
 
 
-def _rungs(found: Frontier, lambda_path: Any, sentence: str, written: list[str]) -> pl.DataFrame:
-    """The points of one original's frontier."""
-    scores, first = found.scores, int(found.distance[0])
-    fewest = first == 0 or bool(np.isneginf(found.limit[0, first - 1]))
+def _rungs(found: Frontier, aims: Sequence[_Aim], lambda_path: Any) -> pl.DataFrame:
+    """The points of the frontiers of these sentences."""
+    scores, own = found.scores, [aims[i] for i in found.path]
+    sentences = [texts(aim.task, aim.original)[0] for aim in aims]
+    written = [texts(aim.task, found.paths[[k]])[0] for k, aim in enumerate(own)]
+    first = found.distance[np.searchsorted(found.path, found.path)]  # of each point's ladder
+    fewest = (first == 0) | np.isneginf(found.limit[found.path, np.maximum(first, 1) - 1])
     return pl.DataFrame(
         {
-            "sentence": [sentence] * len(written),
+            "sentence": [sentences[i] for i in found.path],
             "recourse": written,
-            "edits": _edits(sentence, written),
+            "edits": [_edits(sentences[i], [after])[0] for i, after in zip(found.path, written, strict=True)],
             "distance": found.distance,
-            "chosen": found.distance == found.at(lambda_path).scores.distance[0],
-            "fewest": [fewest] * len(written),
+            "chosen": found.distance == found.at(lambda_path).scores.distance[found.path],
+            "fewest": fewest,
             "value": found.value,
             "bound": found.bound,
             "status": found.status.tolist(),
@@ -132,6 +149,10 @@ def _rungs(found: Frontier, lambda_path: Any, sentence: str, written: list[str])
             "s_path": scores.path,
             "r_policy": scores.r_policy,
             "s_policy": scores.policy,
+            "number": [aim.number for aim in own],
+            "typed": [aim.typed for aim in own],
+            "towards": [aim.towards for aim in own],
+            "marks": pl.Series([aim.marks for aim in own], dtype=pl.List(pl.String)),
         }
     )
 
