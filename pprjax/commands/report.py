@@ -25,23 +25,16 @@ def main(
         table: what `pprjax recourse` wrote. What lies beside it, TABLE.ladder and TABLE.fit, is shown too.
         out: the HTML file to write; by default TABLE.html.
     """
-    import polars as pl
-
     from pprjax.io import output_folder, replacing
-    from pprjax.logs.report import read_report
+    from pprjax.logs.report import read_report, readable
     from pprjax.logs.report_page import page
 
     out = beside(table, "html") if out is None else out
     if out.suffix != ".html":
         raise UserError(f"out: expected a name that ends in .html, got {out}")
     output_folder(out.parent)
-    try:
-        report = read_report(table)
-        text = page(report, table.name)
-    except pl.exceptions.PolarsError as error:
-        raise UserError(
-            f"table: expected what `pprjax recourse` wrote, a parquet file, got {table}: {error}"
-        ) from error
+    with readable(table):
+        text = page(read_report(table), table.name)
     with replacing(out) as aside:
         aside.write_text(text, encoding="utf-8")
     print(f"Written to {out}, {len(text.encode()) / 1e6:.1f} MB. Open it in a browser; it needs no network.")

@@ -23,16 +23,12 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
     import polars as pl
     from rich.console import Console
 
-    if not table.exists():
-        raise UserError(f"table: there is no file {table}; expected one that `pprjax recourse` wrote")
-    try:
+    from pprjax.logs.report import readable
+
+    with readable(table):
         rows = pl.scan_parquet(table).filter(pl.col("path") == path)
         rows = rows if agent is None else rows.filter(pl.col("agent").cast(pl.String) == agent)
         found, rewarded = rows.collect(), earns(pl.scan_parquet(table))
-    except pl.exceptions.PolarsError as error:
-        raise UserError(f"table: expected what `pprjax recourse` wrote, a parquet file, got {table}") from error
-    except OSError as error:
-        raise UserError(f"table: {table} can't be read: {error}") from error
     if not found.height:
         whose = "" if agent is None else f" of agent {agent!r}"
         raise UserError(f"path: {table} has no path {path!r}{whose}{_why_rejected(table, path) or _meant(table, path)}")

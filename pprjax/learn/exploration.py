@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from pprjax.config import Config
@@ -31,8 +32,9 @@ OPEN = PAD - 1
 
 def epsilon(config: Config, iteration: Int[Array, ""]) -> Float[Array, ""]:
     """ε, falling linearly from epsilon_start to epsilon_end over the first half of the iterations."""
-    share = jnp.minimum(1.0, 2.0 * iteration / config.iterations)
-    return config.epsilon_start + share * (config.epsilon_end - config.epsilon_start)
+    half = max(1, config.iterations // 2)
+    schedule = optax.linear_schedule(config.epsilon_start, config.epsilon_end, transition_steps=half)
+    return jnp.asarray(schedule(iteration))
 
 
 def no_counts(task: Task) -> Int[Array, "*C"]:

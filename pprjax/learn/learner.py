@@ -77,7 +77,7 @@ def init(task: Task, original: Original, config: Config, key: jax.Array, wanted:
     return LearnerState(
         params=params,
         target_params=params,
-        optimizer=optax.scale_by_adam().init(params),
+        optimizer=adam(config).init(params),
         counts=exploration.no_counts(task),
         best_replay=ring,
         other_replay=ring if config.mixed_replay else None,
@@ -236,10 +236,8 @@ def learn_from(
         random = jax.tree.map(lambda x: jnp.roll(x, -(iteration % every), axis=0)[::every][: config.num_best], lanes)
         state = replace(state, other_replay=replay.store(state.other_replay, random, iteration))
 
-    step_size = learning_rate(config, iteration)
-
     def update(state, uniform):
-        return _update(task, original, config, state, uniform, step_size)
+        return _update(task, original, config, state, uniform)
 
     state, _ = jax.lax.scan(update, state, jax.random.uniform(key, (config.updates, config.batch_size)))
     target_params = optax.periodic_update(state.params, state.target_params, iteration + 1, config.target_period)
@@ -307,15 +305,19 @@ def td_error(
     return jnp.asarray(jax.vmap(rlax.td_learning)(q_tm1, scale * reward, discount, v_t))
 
 
-def learning_rate(config: Config, iteration: Int[Array, ""]) -> Float[Array, ""]:
-    """Adam's step size: config.learning_rate over the first half of the iterations, then falling linearly to a
-    twentieth, so that Q settles while exploration has become rare."""
-    return config.learning_rate * jnp.clip(2.0 - 2.0 * iteration / config.iterations, 0.05, 1.0)
+def learning_rate(config: Config) -> optax.Schedule:
+    """Adam's step size by its steps, `updates` an iteration: config.learning_rate over the first half of them, then
+    falling linearly to a twentieth, so that Q settles while exploration has become rare."""
+    rate, half = config.learning_rate, config.iterations * config.updates // 2
+    return optax.linear_schedule(rate, rate / 20, transition_begin=half, transition_steps=max(1, 19 * half // 20))
 
 
-def _update(
-    task, original, config: Config, state: LearnerState, uniform: Float[Array, " M"], step_size: Float[Array, ""]
-):
+def adam(config: Config) -> optax.GradientTransformation:
+    """Adam at this `learning_rate`."""
+    return optax.adam(learning_rate(config))
+
+
+def _update(task, original, config: Config, state: LearnerState, uniform: Float[Array, " M"]):
     """One minibatch step of Adam on the Huber loss."""
     net = network(task, config, original)
     half = uniform.shape[0] // 2
@@ -341,8 +343,8 @@ def _update(
         return jnp.mean(tuples.weight * optax.huber_loss(error)), error
 
     (value, error), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
-    direction, optimizer = optax.scale_by_adam().update(gradient, state.optimizer)
-    params = jax.tree.map(lambda p, u: p - step_size * u, state.params, direction)
+    change, optimizer = adam(config).update(gradient, state.optimizer)
+    params = optax.apply_updates(state.params, change)
     if config.prioritized:
         cut = half if config.mixed_replay else uniform.shape[0]
         state = replace(state, best_replay=replay.reprioritize(state.best_replay, tuples.place[:cut], error[:cut]))

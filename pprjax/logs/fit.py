@@ -82,7 +82,7 @@ def fit_log(
     if deterministic:
         _check_deterministic(log)
     counts = log.counts
-    states = _natural([counts["state"], counts["next"], log.alone["state"]])
+    states = _natural([log.states])
     actions, agents = _natural([counts["action"]]), _natural([counts["agent"], log.alone["agent"]])
     names = {"agent": agents, "state": states, "action": actions, "next": states}
     numbered = counts.with_columns(numbers(counts[column], known) for column, known in names.items())

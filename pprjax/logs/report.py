@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -103,20 +104,29 @@ def read_report(table: Path, size: int = SAMPLE) -> Report:
     )
 
 
+@contextlib.contextmanager
+def readable(table: Path) -> Iterator[None]:
+    """Where a table of recourses is read: what goes wrong is a ValueError that names the file."""
+    if not table.is_file():
+        raise UserError(f"table: there is no file {table}; expected one that `pprjax recourse` wrote")
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        raise UserError(
+            f"table: expected what `pprjax recourse` wrote, a parquet file, got {table}: {error}"
+        ) from error
+    except OSError as error:
+        raise UserError(f"table: {table} can't be read: {error}") from error
+
+
 def scanned(file: Path, columns: Sequence[str]) -> pl.LazyFrame:
     """The columns of a parquet file; agents and paths as text.
 
     Raises:
         ValueError: there is no such file, or it lacks columns.
     """
-    if not file.is_file():
-        raise UserError(f"table: there is no file {file}; expected one that `pprjax recourse` wrote")
-    try:
+    with readable(file):
         names = pl.read_parquet_schema(file)
-    except pl.exceptions.PolarsError as error:
-        raise UserError(f"table: expected what `pprjax recourse` wrote, a parquet file, got {file}") from error
-    except OSError as error:
-        raise UserError(f"table: {file} can't be read: {error}") from error
     missing = [name for name in columns if name not in names]
     if missing:
         raise UserError(

@@ -287,7 +287,7 @@ def test_rewards_are_scaled_by_the_first_iteration_and_by_no_other(name):
 
 def test_the_step_size_falls_over_the_second_half_to_a_twentieth():
     config = SMALL.replace(iterations=40, learning_rate=0.2)
-    sizes = [float(learner.learning_rate(config, jnp.int32(i))) for i in (0, 10, 20, 30, 39, 60)]
+    sizes = [float(learner.learning_rate(config)(jnp.int32(i * config.updates))) for i in (0, 10, 20, 30, 39, 60)]
     assert sizes == pytest.approx([0.2, 0.2, 0.2, 0.1, 0.01, 0.01])
 
 
