@@ -105,7 +105,9 @@ def recourse(
         options: dict[str, Any] = dict(key=key, method=method, calls=calls, beam_width=beam_width, stop=stop)
         options |= dict(chunk=chunk, runs=runs, progress=progress, **apart)
         found = _side_by_side(task, originals, objective, method, search)
-        return found or each(task, originals, config, partial(recourse, **options), ids)
+        if found is not None:
+            return found
+        return each(task, originals, config, partial(recourse, **options), ids)
     check_task(task, originals, objective)
     _check_lengths(task, originals, objective)
     for choice in _choices(task, objective, method):
@@ -186,7 +188,9 @@ def frontier(
     if isinstance(task, Stack):
         options: dict[str, Any] = dict(key=key, method=method, max_edits=max_edits, calls=calls, beam_width=beam_width)
         found = _side_by_side(task, originals, objective, method, search)
-        return found or each(task, originals, config, partial(frontier, progress=progress, **options, **apart), ids)
+        if found is not None:
+            return found
+        return each(task, originals, config, partial(frontier, progress=progress, **options, **apart), ids)
     check_task(task, originals, objective)
     _check_lengths(task, originals, objective)
     choices = _choices(task, objective, method)

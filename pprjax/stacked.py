@@ -73,7 +73,7 @@ def _leaves(task: Task) -> dict[str, Any]:
 
 @struct.dataclass
 class Spread:
-    """B pytrees as one: what differs between them has a leading axis of B, what they share stands there once."""
+    """B pytrees as one: an array that they all share stands there once, of the others there are B."""
 
     own: tuple[jax.Array, ...]  # leaves of [B, ...]
     shared: tuple[Any, ...]
@@ -82,9 +82,10 @@ class Spread:
 
     @classmethod
     def of(cls, trees: Sequence[Any]) -> Spread:
-        """Of pytrees of one structure, as the tasks of a `Stack` are; of one it shares all."""
+        """Of pytrees of one structure, as the tasks of a `Stack` are. What is shared is so by identity, so that which
+        leaves are does not hang on their numbers, and stacks that were made alike share a program."""
         columns = list(zip(*map(jax.tree.leaves, trees), strict=True))
-        is_shared = tuple(all(_is_same(leaf, column[0]) for leaf in column[1:]) for column in columns)
+        is_shared = tuple(all(leaf is column[0] for leaf in column) for column in columns)
         return cls(
             own=tuple(jnp.stack(column) for column, same in zip(columns, is_shared, strict=True) if not same),
             shared=tuple(column[0] for column, same in zip(columns, is_shared, strict=True) if same),
@@ -96,10 +97,6 @@ class Spread:
         """One of them, given the leaves that are its own."""
         its, shared = iter(own), iter(self.shared)
         return jax.tree.unflatten(self.structure, [next(shared if same else its) for same in self.is_shared])
-
-
-def _is_same(leaf: Any, other: Any) -> bool:
-    return leaf is other or bool(np.array_equal(np.asarray(leaf), np.asarray(other)))
 
 
 def each(

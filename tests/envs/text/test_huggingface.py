@@ -362,6 +362,24 @@ def test_smollm2():
     np.testing.assert_allclose(log_probs[0, np.arange(len(tokens)), tokens], model.log_probs([texts[2]])[0], atol=1e-5)
 
 
+def test_the_prefixes_of_all_sentences_are_asked_for_together(folders, monkeypatch):
+    """Once a layer, and not once a layer of each sentence."""
+    from pprjax_envs.text.experiment import Judges, ladders
+    from pprjax_envs.text.judges import VADER
+    from pprjax_envs.text.settings import SETTINGS
+
+    model, calls = LanguageModel(folders["gpt2"]), []
+    asked, read = model.next_log_probs, [("she was sad", "positive"), ("the cup is empty", "positive")]
+    monkeypatch.setattr(model, "next_log_probs", lambda prefixes: calls.append(len(prefixes)) or asked(prefixes))
+    judges, count = Judges(asked=VADER(), other=VADER()), []
+    for sentences in (read, read[:1]):
+        calls.clear()
+        ladders([model], sentences, judges, SETTINGS, max_words=5)
+        count.append(list(calls))
+    both, one = count
+    assert both[-4:] == [2 * prefixes for prefixes in one[-4:]] and len(both) < 2 * len(one)
+
+
 @pytest.mark.slow
 def test_a_model_is_an_author_like_any_other(folders):
     """The world's scores are those of the model reading whole sentences, and the wanted sentiment is reached."""

@@ -250,7 +250,8 @@ def test_sentences_of_all_authors_share_a_program(author, tmp_path):
     other = text_corpus.Corpus("other", tuple(tuple(w.translate(words) for w in s) for s in LANGUAGE.sentences))
     authors = [author, agents.trained(other, SMALL, SHAPE, folder=tmp_path)[0]]
     assert authors[0].vocabulary.words != authors[1].vocabulary.words
-    experiment.ladders(authors[:1], [("a b", "positive")], LETTERS, CONFIG)
+    three = [("a b", "positive"), ("b", "negative"), ("h a", None)]
+    experiment.ladders(authors[:1], three, LETTERS, CONFIG)
     programs = points._beams._cache_size()
     table, _ = experiment.ladders(authors, [("c d e", "negative"), ("g a", None), ("f", None)], LETTERS, CONFIG)
     assert set(table["author"]) == {"language", "other"} and points._beams._cache_size() == programs
