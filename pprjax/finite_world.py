@@ -15,7 +15,7 @@ from pprjax import limits
 from pprjax.errors import UserError
 from pprjax.reward import Habit
 from pprjax.ruled import without_rules
-from pprjax.successors import successors
+from pprjax.successors import num_successors, successors
 from pprjax.task import State, Task
 from pprjax.worlds import env_name
 
@@ -245,5 +245,6 @@ def not_deterministic(task: Task) -> str:
             "one that says so: `Task(…, deterministic=True)` if it never rolls dice, for draws alone can't tell; "
             f"{env_name(task.env)} says nothing"
         )
-    *_, state, action = np.argwhere((np.asarray(chances.probs) > 0).sum(-1) > 1)[0]
+    *_, cell = np.argwhere(np.asarray(num_successors(chances)) > 1)[0]
+    state, action = chances.place(cell)
     return f"got one where chance decides where action {action} in state {state} leads"

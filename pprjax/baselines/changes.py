@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax import metrics
 from pprjax.baselines.counterfactual import check_num_samples, observed_step, step_probabilities
+from pprjax.baselines.padded import Padded
 from pprjax.baselines.planning_world import (
     Observed,
     PlanningWorld,
@@ -32,7 +33,7 @@ from pprjax.baselines.planning_world import (
 )
 from pprjax.errors import UserError
 from pprjax.paths import PAD, Paths
-from pprjax.successors import Successors, tells_chances
+from pprjax.successors import tells_chances
 from pprjax.task import Task
 
 _STEPS = 8  # paths are padded to a multiple of this many steps, so that batches share a compilation
@@ -122,8 +123,8 @@ def action_changes(
 
     Raises:
         ValueError: the world is not finite, or has chance and does not tell where it leads, or symbols that several
-            states share; a stochastic world comes with originals without actions or without a key; max_changes is below
-            0, or num_samples below 1.
+            states share; S·A·K is above 2²⁷, where a step leads to K states at most; a stochastic world comes with
+            originals without actions or without a key; max_changes is below 0, or num_samples below 1.
     """
     _check_changes(max_changes)
     check_num_samples(num_samples)
@@ -266,7 +267,7 @@ def _expected(probs: Float[Array, "A S S"], value: Float[Array, "S k"]) -> Float
 
 
 def _expected_of(
-    chances: Successors, num_samples: int | None, noise: Any, value: Float[Array, "S k"]
+    chances: Padded, num_samples: int | None, noise: Any, value: Float[Array, "S k"]
 ) -> Float[Array, "A S k"]:
     """The same in the counterfactual world of a step, given its state, action, next state and key."""
     probs = step_probabilities(chances.states, chances.probs, observed_step(chances, *noise), num_samples)

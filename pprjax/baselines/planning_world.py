@@ -11,12 +11,13 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool
 
+from pprjax.baselines.padded import Padded, padded
 from pprjax.errors import UserError
 from pprjax.finite_world import UNAVAILABLE, tabulate
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.rollout import trace
-from pprjax.successors import Successors, successors
+from pprjax.successors import successors
 from pprjax.task import Task
 
 
@@ -28,7 +29,7 @@ class PlanningWorld:
     """
 
     following: Any  # int32[A, N], where actions lead
-    chances: Any  # Successors of N states and A actions
+    chances: Any  # Padded, of N states and A actions
     reward: Any  # float[A, N], -inf where an action is not available
     ended: Any  # bool[N], the world ends a path here
     stops: Any  # bool[N], it ends, or no action is available
@@ -75,9 +76,9 @@ def stochastic_world(task: Task) -> PlanningWorld | None:
     chances = successors(task.env, task.params)
     if chances is None:
         return None
-    if chances.probs.ndim > 3:
+    if chances.by_step:
         raise UserError("task.params: expected the same chances at each step, for what was observed tells of the noise")
-    ids = jnp.arange(chances.states.shape[0], dtype=jnp.int32)
+    ids = jnp.arange(chances.shape[0], dtype=jnp.int32)
     states = jax.vmap(lambda i: task.env.state_from_id(i, task.params))(ids)
     usable = jax.vmap(task.available)(states).T
     ended = jax.vmap(lambda state: task.env.is_terminated(state, task.params))(states)
@@ -86,7 +87,7 @@ def stochastic_world(task: Task) -> PlanningWorld | None:
     reward = jax.vmap(lambda action: jax.vmap(lambda state: earned(state, action)[1])(states))(jnp.arange(len(usable)))
     return PlanningWorld(
         following=None,
-        chances=_staying(chances, stops),
+        chances=_staying(padded(chances), stops),
         reward=jnp.where(stops, 0.0, jnp.where(usable, reward, -jnp.inf)),
         ended=ended,
         stops=stops,
@@ -97,12 +98,12 @@ def stochastic_world(task: Task) -> PlanningWorld | None:
     )
 
 
-def _staying(chances: Successors, stops: Bool[Array, " N"]) -> Successors:
+def _staying(chances: Padded, stops: Bool[Array, " N"]) -> Padded:
     """The same chances, but for states that surely lead to themselves."""
     first = jnp.arange(chances.states.shape[-1]) == 0
     here = jnp.arange(len(stops), dtype=jnp.int32)[:, None, None]
     stay = stops[:, None, None]
-    return Successors(
+    return Padded(
         jnp.where(stay, here, chances.states), jnp.where(stay, first.astype(chances.probs.dtype), chances.probs)
     )
 
