@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pprjax
 from pprjax import TabularMDP
-from pprjax.baselines import counterfactual_probabilities
+from pprjax.baselines import action_changes, counterfactual_probabilities
 from pprjax.successors import Successors, successors
 
 S, A = 5, 3
@@ -81,8 +81,70 @@ def test_a_world_of_them_is_that_of_the_table():
             np.testing.assert_array_equal(drawn, np.minimum(expected, np.flatnonzero(table[s, a]).max()))
 
 
+def test_a_ragged_world_is_the_dense_one_without_what_there_is_not():
+    """The same draws, the same actions that constraints leave, the same plans, and the same observed noise."""
+    rng = np.random.default_rng(4)
+    offered = np.arange(A) < np.array([2, 3, 1, 2, 0])[:, None]
+    table = np.where(offered[..., None], random_table(rng), 0.0)
+    table[offered & ~table.any(-1)] = np.eye(S)[4]
+    reward, end = rng.normal(size=(S, A)), np.arange(S) == 4
+    first = np.append(0, np.cumsum(offered.sum(1)))
+    chances = Successors.from_steps(*Successors.of(table).to_steps(), rows=first)
+    assert chances.shape == (S, A)
+    assert chances.num_cells == offered.sum()
+    np.testing.assert_array_equal(chances.table(), table)
+    dense = TabularMDP(reward=reward, terminal=end, max_steps=3, transition=table)
+    ragged = TabularMDP(reward=pprjax.Ragged.of(first, reward[offered]), terminal=end, max_steps=3, transition=chances)
+    keys, astray = jax.random.split(jax.random.key(0), 20), pprjax.Constraints(forbidden_states=[2])
+    probs = np.where(offered, 1 / np.maximum(offered.sum(1, keepdims=True), 1), 0)
+    policies = np.where(probs.any(1, keepdims=True), probs, 1 / A), pprjax.Ragged.of(first, probs[offered])
+    told = []
+    for world, policy in zip((dense, ragged), policies, strict=True):
+        params = world.default_params
+        path = [0, *np.flatnonzero(table[0, 0])[:1], -1, -1], [0, -1, -1]
+        observed = counterfactual_probabilities(world.successors(params), *map(np.array, path))
+        timed = world.with_chances(params, observed)
+        steps = [
+            jax.vmap(lambda key, s=s, a=a, p=p, world=world: world.step_env(key, state_of(world, s), a, p)[1:3])(keys)
+            for s, a in np.argwhere(np.ones((S, A)))
+            for p in (params, timed)
+        ]
+        task = pprjax.Task(world, pprjax.TablePolicy(policy), constraints=astray)
+        available = [task.available(state_of(world, s)) for s in range(S)]
+        planned = action_changes(
+            task.replace(constraints=None),
+            pprjax.Paths.from_lists([path[0][:2]], [[0]]),
+            max_changes=1,
+            key=jax.random.key(0),
+            num_samples=None,
+        )
+        told.append((steps, available, planned.reward, observed.table()))
+    jax.tree.map(np.testing.assert_array_equal, *told)
+    with pytest.raises(ValueError, match=r"action: expected integers in \[0, 1\], got 2"):
+        Successors.from_steps([0], [2], [1], [1.0], rows=first)
+    with pytest.raises(ValueError, match="rows: expected S \\+ 1 whole numbers that rise from 0, got"):
+        Successors.from_steps([0], [0], [1], [1.0], rows=first[1:])
+    with pytest.raises(ValueError, match="transition: expected shape"):
+        ragged.with_chances(ragged.default_params, Successors.of(np.stack([table] * 3)))
+
+
 def state_of(world, number):
     return world.state_from_id(np.int32(number), world.default_params)
+
+
+def test_noise_is_the_same_where_cells_are_told_apart_by_their_lengths(monkeypatch):
+    rng = np.random.default_rng(5)
+    table = np.where(rng.random((40, 2, 40)) < rng.random((40, 2, 1)), rng.dirichlet(np.ones(40), (40, 2)), 0)
+    table[..., 0] += 1 - table.sum(-1)
+    chances = Successors.of(table)
+    path = np.array([3, np.flatnonzero(table[3, 1])[1], 0]), np.array([1, -1])
+    for options in ({}, dict(num_samples=20, key=jax.random.key(0))):
+        together = counterfactual_probabilities(chances, *path, **options)
+        with monkeypatch.context() as told_apart:
+            told_apart.setattr("pprjax.baselines.counterfactual.SMALL", 0)
+            apart = counterfactual_probabilities(chances, *path, **options)
+        np.testing.assert_allclose(apart.probs, together.probs, atol=1e-6)
+        assert np.abs(apart.probs[0] - chances.probs).max() > 0.1
 
 
 @settings(deadline=None, max_examples=15)
@@ -92,12 +154,13 @@ def test_noise_that_was_observed_is_that_of_the_table(seed):
     table = random_table(rng)
     state, action, following = rng.choice(np.argwhere(table > 0))
     states, actions = np.array([state, following, -1]), np.array([action, -1])
-    found = counterfactual_probabilities(Successors.of(table), states, actions)
+    chances = Successors.of(table)
+    found = counterfactual_probabilities(chances, states, actions)
     dense = counterfactual_probabilities(np.moveaxis(table, 1, 0), states, actions)
     np.testing.assert_allclose(found.table(), np.moveaxis(dense, 1, 2), atol=1e-6)
     assert found.prob(state, action, following, 0) == 1
     sampled = dict(num_samples=50, key=jax.random.key(seed))
-    found = counterfactual_probabilities(Successors.of(table), states, actions, **sampled)
+    found = counterfactual_probabilities(chances, states, actions, **sampled)
     dense = counterfactual_probabilities(np.moveaxis(table, 1, 0), states, actions, **sampled)
     np.testing.assert_allclose(found.table(), np.moveaxis(dense, 1, 2), atol=1e-6)
 

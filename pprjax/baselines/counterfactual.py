@@ -87,8 +87,7 @@ def counterfactual_probabilities(
         ValueError: the shapes do not fit, num_samples is below 1, or samples are wanted and there is no key.
     """
     states, actions = jnp.asarray(states), jnp.asarray(actions)
-    sparse = isinstance(transition, Successors)
-    if not sparse:
+    if not isinstance(transition, Successors):
         transition = jnp.asarray(transition)
         if transition.ndim != 3 or transition.shape[1] != transition.shape[2]:
             raise UserError(f"transition: expected float[A, S, S], got shape {transition.shape}")
@@ -99,24 +98,31 @@ def counterfactual_probabilities(
     check_num_samples(num_samples)
     if num_samples is not None and key is None:
         raise UserError("key: sampling needs one, got None")
-    if not sparse:
-        likely = jax.vmap(lambda s, a: jnp.where(s == PAD, 0.0, transition[a, s]))(states[:-1], actions)
-        every = jnp.arange(transition.shape[1])  # all steps may lead to all states, in their order
-        return _probabilities(every, transition, likely, states[1:], key, num_samples=num_samples)
-    given = jax.tree.map(lambda x: np.asarray(jnp.asarray(x)), transition)  # in the precision of the device
-    likely = np.stack([_likely(given, s, a) for s, a in zip(np.asarray(states)[:-1], np.asarray(actions), strict=True)])
+    if isinstance(transition, Successors):
+        return _sparse(transition, np.asarray(states), np.asarray(actions), key, num_samples)
+    likely = jnp.where((actions == PAD)[:, None], 0.0, transition[actions, states[:-1]])
+    every = jnp.arange(transition.shape[1])  # all steps may lead to all states, in their order
+    return _probabilities(every, transition, likely, states[1:], key, num_samples=num_samples)
+
+
+def _sparse(
+    chances: Successors, states: Int[np.ndarray, " n"], actions: Int[np.ndarray, " T"], key: Any, num_samples: Any
+) -> Successors:
+    """P_cf of what occurs, on the host; table after table of cells that are about as long."""
+    given = jax.tree.map(lambda x: np.asarray(jnp.asarray(x)), chances)  # in the precision of the device
+    likely = np.stack([_likely(given, s, a) for s, a in zip(states[:-1], actions, strict=True)])
     probs = np.zeros((len(actions), len(given.states)), given.probs.dtype)
     for at, there in _alike(np.diff(given.first), given.first):
         rows = given.states[at], np.where(there, given.probs[at], 0.0)
         found = _probabilities(*rows, likely, states[1:], key, num_samples=num_samples)
         probs[:, at[there]] = np.asarray(found)[:, there]
-    return given.replace(probs=probs)  # pyright: ignore[reportAttributeAccessIssue]
+    return given.replace(probs=probs)
 
 
 def _likely(chances: Successors, s: int, a: int) -> Float[np.ndarray, " S"]:
     """P(· | s, a), nothing where they are PAD."""
     likely = np.zeros(chances.shape[0], chances.probs.dtype)
-    if s != PAD:
+    if a != PAD:
         begin, end = chances.first[chances.cell(s, a)], chances.first[chances.cell(s, a) + 1]
         likely[chances.states[begin:end]] = chances.probs[begin:end]
     return likely

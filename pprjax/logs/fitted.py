@@ -180,8 +180,8 @@ class Fitted:
         paths = self.to_columns(paths)
         states, actions = np.asarray(paths.symbols), np.asarray(paths.actions)
         moves = np.arange(actions.shape[1]) < np.asarray(paths.lengths)[:, None] - 1
-        at = (np.where(moves, x, 0) for x in (states[:, :-1], actions, states[:, 1:]))
-        steps = chances.prob(*at, np.arange(actions.shape[1]))
+        here, taken, after = (np.where(moves, x, 0) for x in (states[:, :-1], actions, states[:, 1:]))
+        steps = chances.prob(here, taken, after, np.arange(actions.shape[1]))
         return np.where(moves, steps, 1.0).prod(1)
 
     def met(
