@@ -30,16 +30,17 @@ DRAWS = 4  # steps of each transition, with keys of their own: in a deterministi
 class FiniteWorld:
     """The N rows that can be reached from the start, which is row 0. Arrays on the host.
 
-    A row is a state, told apart by whether the path has ended in it: nothing follows a row that has `ended`.
+    A row is a state, told apart by whether the path has ended in it: nothing follows a row that has `ended`. Where
+    chance decides, `pprjax.baselines` write all states out: row i is state i, and what follows it is the likeliest.
     """
 
-    following: np.ndarray  # int32[N, A], the row each action leads to, or UNAVAILABLE
-    reward: np.ndarray  # float32[N, A]
-    habit: np.ndarray  # float32[N, A], what each action adds to R_policy
-    log_prob: np.ndarray  # float32[N, A], log P_A
-    ended: np.ndarray  # bool[N], the world ends a path here
-    symbol: np.ndarray  # int32[N]
-    state_id: np.ndarray  # int32[N]
+    following: Any  # int32[N, A], the row each action leads to, or UNAVAILABLE
+    reward: Any  # float32[N, A]
+    habit: Any  # float32[N, A], what each action adds to R_policy
+    log_prob: Any  # float32[N, A], log P_A
+    ended: Any  # bool[N], the world ends a path here
+    symbol: Any  # int32[N]
+    state_id: Any  # int32[N]
     states: Any  # the world's states, stacked: leaves of [N, ...]
 
     @property

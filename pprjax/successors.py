@@ -133,11 +133,16 @@ class Successors:
         cell = self.cell(s, a)
         low, end = self.first[cell], self.first[cell + 1]
         at = (lambda i: cumulative[i]) if cumulative.ndim == 1 else (lambda i: cumulative[t, i])
-        sought, high = uniform * at(end - 1), end
-        for _ in range(self.longest.bit_length()):  # each halves what is left: the first that exceeds what is sought
+        sought = uniform * at(end - 1)
+
+        def halve(_, bounds):
+            low, high = bounds
             middle = (low + high) // 2
             beyond = sought >= at(jnp.minimum(middle, end - 1))
-            low, high = jnp.where(beyond & (low < high), middle + 1, low), jnp.where(beyond, high, middle)
+            return jnp.where(beyond & (low < high), middle + 1, low), jnp.where(beyond, high, middle)
+
+        # the first that exceeds what is sought; a loop, for XLA takes twice as long to compile each round written out
+        low, _ = jax.lax.fori_loop(0, self.longest.bit_length(), halve, (low, end))
         return self.states[jnp.minimum(low, end - 1)]
 
     def of_state(self, s: Int[Array, ""]) -> tuple[Int[Array, " M"], Float[Array, " M"], Int[Array, " A+1"]]:
@@ -183,7 +188,8 @@ class Successors:
         return np.where(keys[at] == key, host.probs[(t, at) if self.by_step else at], 0.0)
 
     def sums(self) -> Float[np.ndarray, "*T N"]:
-        """How likely each successor or one before it in its cell is, summed in double precision. On the host."""
+        """How likely each successor or one before it in its cell is: summed in double precision, in that of the device.
+        On the host."""
         first, probs = np.asarray(self.first), np.asarray(self.probs)
         if self.by_step:
             return np.stack([_sums(first, x) for x in probs])
@@ -241,7 +247,7 @@ def _packed(
 def _sums(first: Int[np.ndarray, " C+1"], probs: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
     total = np.cumsum(probs, dtype=np.float64)
     before = np.append(0.0, total)[first[:-1]]
-    return total - np.repeat(before, np.diff(first))
+    return (total - np.repeat(before, np.diff(first))).astype(jnp.result_type(float))
 
 
 def _rising(rows: np.ndarray) -> Int[np.ndarray, " S+1"]:

@@ -291,7 +291,7 @@ def _chance(chances: Successors | None, next_state: Any) -> dict[str, Any]:
     host = host.replace(probs=np.where(offered[host.cells()], host.probs, 0.0))
     real = jnp.result_type(float)
     on_device = jax.tree.map(lambda x: jnp.asarray(x, real if x.dtype.kind == "f" else jnp.int32), host)
-    return dict(successors=on_device, cumulative=jnp.asarray(host.sums(), real))
+    return dict(successors=on_device, cumulative=jnp.asarray(host.sums()))
 
 
 def _rows(chances: Successors) -> Int[np.ndarray, " S+1"]:
