@@ -36,8 +36,10 @@ def wide(num_states: int = 5_000, num_actions: int = 10, width: int = 20, seed: 
     """Each step leads to so many states, one of each of as many parts of all."""
     rng = np.random.default_rng(seed)
     shape, part = (num_states, num_actions, width), num_states // width
-    states = np.arange(width) * part + rng.integers(0, part, shape)
-    return Successors(states.astype(np.int32), rng.dirichlet(np.ones(width), shape[:2]))
+    following = np.arange(width) * part + rng.integers(0, part, shape)
+    state, action, _ = np.indices(shape).reshape(3, -1)
+    probs = rng.dirichlet(np.ones(width), shape[:2])
+    return Successors.from_steps(state, action, following.ravel(), probs.ravel())
 
 
 def problem(name: str) -> tuple[pprjax.Task, pprjax.Paths]:
@@ -48,7 +50,7 @@ def problem(name: str) -> tuple[pprjax.Task, pprjax.Paths]:
         originals = next(p for p in (clinic.patients(1, seed=i) for i in range(99)) if np.max(p.lengths) > STEPS)
         return clinic.task(int(np.asarray(originals.symbols)[0, 0])), originals
     chances, rng = wide(), np.random.default_rng(1)
-    num_states, num_actions, _ = chances.states.shape
+    num_states, num_actions = chances.shape
     reward = rng.normal(size=(num_states, num_actions))
     from pprjax import TabularMDP
 
@@ -56,7 +58,8 @@ def problem(name: str) -> tuple[pprjax.Task, pprjax.Paths]:
     states, actions = [100], []
     while len(actions) < STEPS and states[-1] >= 20:
         actions.append(int(rng.integers(num_actions)))
-        states.append(int(rng.choice(chances.states[states[-1], actions[-1]])))
+        cell = chances.cell(states[-1], actions[-1])
+        states.append(int(rng.choice(chances.states[chances.first[cell] : chances.first[cell + 1]])))
     policy = pprjax.TablePolicy(jnp.full((num_states, num_actions), 1 / num_actions))
     return pprjax.Task(env, policy, goal=pprjax.at_least(1.0)), pprjax.Paths.from_lists([states], [actions])
 
@@ -79,8 +82,14 @@ def used(name: str, use: str) -> dict[str, Any]:
         found = pprjax.recourse(task, original, key=key, progress=False)
         gained = {"status": str(found.status[0]), "reliability": float(found.reliability[0])}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    shape = task.env.default_params.successors.shape
-    return {"shape": list(shape), "seconds": time.perf_counter() - started, "peak_gib": peak, **gained}
+    stored = task.env.default_params.successors
+    return {
+        "shape": [*stored.shape, stored.longest],
+        "numbers": len(stored.states),
+        "seconds": time.perf_counter() - started,
+        "peak_gib": peak,
+        **gained,
+    }
 
 
 def main() -> None:

@@ -364,6 +364,7 @@ ROWS = {
     "sparse_logs_gps": sparse,
     "sparse_logs_hub": sparse,
     "sparse_logs_wide": sparse,
+    "sparse_logs_luck": sparse,
     "log_recourse_rules": logs,
     "log_recourse_learned": logs,
 }

@@ -1,12 +1,14 @@
 """What do logs of many states take, from a file to a file, in time and memory?
 
-python bench/sparse_logs.py                 # the three logs below, in turn
+python bench/sparse_logs.py                 # the four logs below, in turn
 python bench/sparse_logs.py --only hub      # one of them
 python bench/sparse_logs.py --only gps --make gps.parquet   # only make it
 
 * gps: 111 trips over 5,000 cells of a map, 15,000 rows, the longest trip of 1,600; a third of them end at the depot.
 * hub: 30,000 pages that one start page leads to, 15,000 visits; one of them has 100 clicks. Some end with an order.
 * wide: 20,000 paths of 5 to 30 of 100,000 states, 300,000 distinct steps; a fifth of them reach the goal.
+* luck: chance decides to which of 30,000 pages the start page leads; each visit sees two of them, and all but two of
+  15,000 end with an order. The recourses of those two are learned.
 """
 
 from __future__ import annotations
@@ -89,10 +91,23 @@ def wide(seed: int = 0, states: int = 105_000, paths: int = 20_000) -> pl.DataFr
     return table.select(pl.col("path").cast(pl.Int32), pl.col("state", "agent").cast(pl.String))
 
 
+def luck(seed: int = 0, pages: int = 30_000, visits: int = 15_000) -> pl.DataFrame:
+    """Each visit looks for a page twice, and then orders; the last two leave."""
+    rng = np.random.default_rng(seed)
+    found = rng.permutation(pages).reshape(visits, 2)
+    rows = []
+    for visit, looked in enumerate(found.tolist()):
+        for page in looked:
+            rows += [(visit, "start", "all", "search"), (visit, f"page{page}", "all", "on")]
+        rows.append((visit, "order" if visit < visits - 2 else "leave", "all", None))
+    return pl.DataFrame(rows, ROWS | {"action": pl.String}, orient="row")
+
+
 SHAPES: dict[str, tuple[Callable[[], pl.DataFrame], str]] = {
     "gps": (gps, "depot"),
     "hub": (hub, "order"),
     "wide": (wide, "0"),
+    "luck": (luck, "order"),
 }
 
 
@@ -103,6 +118,7 @@ def figures(name: str, scratch: Path) -> dict:
     table = make()
     table.write_parquet(log)
     command = [sys.executable, "-m", "pprjax", "recourse", str(log), "-o", str(out), "--goal", f"state={goal}"]
+    command += ["--action", "action"] if "action" in table.columns else []
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, time.perf_counter()
     subprocess.run(command, check=True)
     seconds = time.perf_counter() - started

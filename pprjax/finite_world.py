@@ -15,7 +15,7 @@ from pprjax import limits
 from pprjax.errors import UserError
 from pprjax.reward import Habit
 from pprjax.ruled import without_rules
-from pprjax.successors import successors
+from pprjax.successors import num_successors, successors
 from pprjax.task import State, Task
 from pprjax.worlds import env_name
 
@@ -30,16 +30,17 @@ DRAWS = 4  # steps of each transition, with keys of their own: in a deterministi
 class FiniteWorld:
     """The N rows that can be reached from the start, which is row 0. Arrays on the host.
 
-    A row is a state, told apart by whether the path has ended in it: nothing follows a row that has `ended`.
+    A row is a state, told apart by whether the path has ended in it: nothing follows a row that has `ended`. Where
+    chance decides, `pprjax.baselines` write all states out: row i is state i, and what follows it is the likeliest.
     """
 
-    following: np.ndarray  # int32[N, A], the row each action leads to, or UNAVAILABLE
-    reward: np.ndarray  # float32[N, A]
-    habit: np.ndarray  # float32[N, A], what each action adds to R_policy
-    log_prob: np.ndarray  # float32[N, A], log P_A
-    ended: np.ndarray  # bool[N], the world ends a path here
-    symbol: np.ndarray  # int32[N]
-    state_id: np.ndarray  # int32[N]
+    following: Any  # int32[N, A], the row each action leads to, or UNAVAILABLE
+    reward: Any  # float32[N, A]
+    habit: Any  # float32[N, A], what each action adds to R_policy
+    log_prob: Any  # float32[N, A], log P_A
+    ended: Any  # bool[N], the world ends a path here
+    symbol: Any  # int32[N]
+    state_id: Any  # int32[N]
     states: Any  # the world's states, stacked: leaves of [N, ...]
 
     @property
@@ -245,5 +246,6 @@ def not_deterministic(task: Task) -> str:
             "one that says so: `Task(…, deterministic=True)` if it never rolls dice, for draws alone can't tell; "
             f"{env_name(task.env)} says nothing"
         )
-    *_, state, action = np.argwhere((np.asarray(chances.probs) > 0).sum(-1) > 1)[0]
+    *_, cell = np.argwhere(np.asarray(num_successors(chances)) > 1)[0]
+    state, action = chances.place(cell)
     return f"got one where chance decides where action {action} in state {state} leads"

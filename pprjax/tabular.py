@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from pprjax.errors import UserError
 from pprjax.quick_gymnax import environment, spaces
 from pprjax.ragged import Ragged, entry_of, row_of
-from pprjax.successors import Successors, check_size
+from pprjax.successors import Successors
 from pprjax.traced import traced_params
 
 INT32_MAX = np.iinfo(np.int32).max
@@ -28,8 +28,8 @@ class TabularState(environment.EnvState):
 @struct.dataclass(kw_only=True)
 class TabularParams(environment.EnvParams):
     next_state: Any  # int32[S, A] or Ragged, -1 where the action is not available
-    successors: jax.Array | None  # int32[S, A, K], where chance leads; None without chance
-    cumulative: jax.Array | None  # float[S, A, K], how likely to these or those before; or float[max_steps, S, A, K]
+    successors: Successors | None  # where chance leads, each step its own way or all alike; None without chance
+    cumulative: jax.Array | None  # float[*T, N], their `sums`
     reward: Any  # float[S, A] or Ragged
     terminal: jax.Array  # bool[S]
     symbols: jax.Array  # int32[S]
@@ -51,13 +51,11 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         max_steps: int, the largest number of actions of a path.
         symbols: int[S], what the edit distance compares; default the state itself.
         transition: float[S, A, S] in place of next_state, for a stochastic world: P(s' | s, a). A row of zeros: the
-            action is not available there. Or a `pprjax.Successors`, which has what occurs alone: S·A·K numbers, where a
-            step leads to K states at most. Either is stored so.
+            action is not available there. Or a `pprjax.Successors`, which has what occurs alone. Either is stored so.
         action_set_size: int, A of Eq. 4, where actions have other names in other states; default A.
 
     Raises:
-        ValueError: an array has the wrong shape or an entry out of range, and the message names array and entry; or
-            S·A·K is above 2²⁷.
+        ValueError: an array has the wrong shape or an entry out of range, and the message names array and entry.
     """
 
     def __init__(
@@ -90,8 +88,7 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         self._params = TabularParams(
             max_steps_in_episode=int(_integers("max_steps", max_steps, (), 1, INT32_MAX)),
             next_state=_on_device(table, jnp.int32),
-            successors=None if chances is None else jnp.asarray(chances.states, jnp.int32),
-            cumulative=None if chances is None else _cumulative(chances.probs),
+            **_chance(chances, table),
             reward=_on_device(rewards, jnp.result_type(float)),
             terminal=jnp.asarray(terminal),
             symbols=jnp.asarray(
@@ -123,10 +120,8 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         stay = target < 0
         if params.cumulative is not None:
             uniform = jax.random.uniform(key, dtype=params.cumulative.dtype)
-            at = (state.id, action) if params.cumulative.ndim == 3 else (state.time, state.id, action)
-            row = params.cumulative[at]
-            drawn = jnp.minimum(jnp.sum(uniform * row[-1] >= row, dtype=jnp.int32), row.shape[0] - 1)
-            target = params.successors[state.id, action, drawn]  # pyright: ignore[reportOptionalSubscript]
+            chances: Any = params.successors
+            target = chances.draw(params.cumulative, state.id, action, state.time, uniform)
         next_id = jnp.where(stay, state.id, target)
         reward = jnp.where(stay, 0.0, entry_of(params.reward, state.id, action, 0.0))
         next_state = TabularState(time=state.time + 1, id=next_id)
@@ -184,20 +179,18 @@ class TabularMDP(environment.Environment[TabularState, TabularParams]):
         """
         chances = transition if isinstance(transition, Successors) else Successors.of(transition)
         shape = (params.max_steps_in_episode, self.num_states, self.num_actions)
-        if params.cumulative is None or chances.probs.shape[:-1] != shape:
+        given = (*chances.probs.shape[:-1], *chances.shape)
+        known = params.successors
+        if known is None or given != shape or not np.array_equal(_rows(chances), _rows(known)):
             raise UserError(
-                f"transition: expected shape {(*shape, self.num_states)}, or its successors, and a stochastic world, "
-                f"got {transition.probs.shape if isinstance(transition, Successors) else transition.shape}"
+                f"transition: expected shape {(*shape, self.num_states)}, or its successors, of a stochastic world, "
+                f"got {(*given, self.num_states)}"
             )
-        return params.replace(  # pyright: ignore[reportAttributeAccessIssue]
-            successors=jnp.asarray(chances.states, jnp.int32), cumulative=_cumulative(chances.probs)
-        )
+        return params.replace(**_chance(chances, params.next_state))  # pyright: ignore[reportAttributeAccessIssue]
 
     def successors(self, params: TabularParams) -> Successors | None:
-        """P(s' | s, a), rows of zeros where the action is not available; None in a deterministic world."""
-        if params.cumulative is None:
-            return None
-        return Successors(params.successors, _shares(params.cumulative, params.next_state >= 0))
+        """P(s' | s, a), 0 where the action is not available; None in a deterministic world."""
+        return params.successors
 
     def transition_probs(self, params: TabularParams) -> Float[np.ndarray, "*T S A S"] | None:
         """The same as a table of all S next states, for small worlds. On the host."""
@@ -247,7 +240,7 @@ def _with_entries(table: Ragged, entries: np.ndarray) -> Ragged:
     return Ragged.of(np.asarray(table.first), entries)
 
 
-def _transition(values) -> tuple[Int[np.ndarray, "S A"], Successors]:
+def _transition(values) -> tuple[Int[np.ndarray, "S A"] | Ragged, Successors]:
     """The likeliest next states, -1 where there is none, and the chances of all."""
     if isinstance(values, Successors):
         chances = _chances(values)
@@ -258,54 +251,59 @@ def _transition(values) -> tuple[Int[np.ndarray, "S A"], Successors]:
         table = _numbers("transition", table, table.shape)
         _check_all("transition", table, table >= 0, "a probability")
         chances = Successors.of(table.astype(float))
-    sums = chances.probs.sum(-1)
-    _check_all("transition", sums, (np.abs(sums - 1) <= 1e-3) | (sums == 0), "a row that sums to 1, or to 0")
-    likeliest = np.take_along_axis(chances.states, chances.probs.argmax(-1)[..., None], axis=-1)[..., 0]
-    return np.where(sums > 0, likeliest, -1), chances
+    if not chances.states.size:
+        raise UserError("transition: expected an action that is available somewhere, got none")
+    cells, first = chances.cells(), chances.first
+    sums = np.bincount(cells, chances.probs, chances.num_cells)
+    bad = np.flatnonzero((np.abs(sums - 1) > 1e-3) & (sums != 0))
+    if bad.size:
+        place = ", ".join(str(x) for x in chances.place(bad[0]))
+        raise UserError(f"transition[{place}]: expected a row that sums to 1, or to 0, got {sums[bad[0]]:.10g}")
+    likeliest = np.full(chances.num_cells, -1)
+    first_of = np.lexsort((-chances.probs, cells))[np.minimum(first[:-1], len(cells) - 1)]
+    likeliest[sums > 0] = chances.states[first_of][sums > 0]
+    return likeliest.reshape(chances.shape) if chances.rows is None else Ragged.of(chances.rows, likeliest), chances
 
 
 def _chances(given: Successors) -> Successors:
     """Successors as they were given, on the host."""
-    states, probs = _array("transition.states", given.states), _array("transition.probs", given.probs)
-    if states.ndim != 3 or states.size == 0:
-        raise UserError(f"transition.states: expected int[S, A, K], got shape {states.shape}")
-    check_size("transition:", *states.shape)
-    probs = _numbers("transition.probs", probs, states.shape).astype(float)
+    states, first = _array("transition.states", given.states), _array("transition.first", given.first)
+    (num_states, num_actions), size = given.shape, len(states)
+    num_cells = num_states * num_actions if given.rows is None else int(given.rows[-1])
+    first = _integers("transition.first", first, (num_cells + 1,), 0, size)
+    if first[0] != 0 or first[-1] != size or (np.diff(first) < 0).any():
+        raise UserError(f"transition.first: expected numbers that rise from 0 to the {size} states, got {first}")
+    probs = _numbers("transition.probs", given.probs, (size,)).astype(float)
     _check_all("transition.probs", probs, probs >= 0, "a probability")
-    states = _integers("transition.states", np.where(probs > 0, states, 0), states.shape, 0, len(states) - 1)
-    once = np.sort(np.where(probs > 0, states, -1 - np.arange(states.shape[-1])), axis=-1)
-    twice = np.argwhere(np.diff(once) == 0)
-    if twice.size:
-        s, a, k = twice[0]
-        raise UserError(f"transition.states[{s}, {a}]: expected each next state once, got {once[s, a, k]} twice")
-    return Successors(states.astype(np.int32), probs)
+    states = _integers("transition.states", states, (size,), 0, num_states - 1)
+    rises = np.diff(states, prepend=-1) > 0
+    rises[first[:-1][np.diff(first) > 0]] = True
+    _check_all("transition.states", states, rises, "more than the one before it in its cell")
+    return jax.tree.map(np.asarray, given.replace(probs=probs))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _chance(chances: Successors | None, next_state: Any) -> dict[str, Any]:
+    """The two parameters that say where chance leads: nowhere, where no next state says that an action is available."""
+    if chances is None:
+        return dict(successors=None, cumulative=None)
+    offered = np.asarray(next_state.entries if isinstance(next_state, Ragged) else next_state).ravel() >= 0
+    host = jax.tree.map(np.asarray, chances)
+    host = host.replace(probs=np.where(offered[host.cells()], host.probs, 0.0))
+    real = jnp.result_type(float)
+    on_device = jax.tree.map(lambda x: jnp.asarray(x, real if x.dtype.kind == "f" else jnp.int32), host)
+    return dict(successors=on_device, cumulative=jnp.asarray(host.sums()))
+
+
+def _rows(chances: Successors) -> Int[np.ndarray, " S+1"]:
+    """Where the cells of each state begin."""
+    size, width = chances.shape
+    return np.arange(size + 1) * width if chances.rows is None else np.asarray(chances.rows)
 
 
 def _on_device(table: np.ndarray | Ragged, dtype: Any) -> Array | Ragged:
     if isinstance(table, Ragged):
         return Ragged(jnp.asarray(table.first), jnp.asarray(table.values, dtype), table.width)
     return jnp.asarray(table, dtype)
-
-
-@jax.jit  # one array as large as these, and no more
-def _shares(cumulative: Float[Array, "*T S A K"], offered: Bool[Array, "S A"]) -> Float[Array, "*T S A K"]:
-    """What `_cumulative` was made of, as shares of the last."""
-    total = cumulative[..., -1:]
-    shares = jnp.diff(cumulative, prepend=0.0) / jnp.where(total > 0, total, 1.0)
-    return jnp.where(offered[..., None] & (total > 0), shares, 0.0)
-
-
-@jax.jit
-def _summed(probs: Float[Array, "T S A K"]) -> Float[Array, "T S A K"]:
-    """One step after the other: what a sum takes beside its result is then that of one."""
-    return jax.lax.map(lambda x: jnp.cumsum(x, axis=-1), probs)
-
-
-def _cumulative(probs) -> Float[Array, "*T S A K"]:
-    """How likely each successor or one before it is, summed in double precision."""
-    if isinstance(probs, jax.Array):
-        return _summed(probs) if probs.ndim > 3 else jnp.cumsum(probs, axis=-1)
-    return jnp.asarray(np.cumsum(probs, -1, dtype=np.float64), jnp.result_type(float))
 
 
 def _array(name: str, values, shape: tuple[int, ...] | None = None) -> np.ndarray:

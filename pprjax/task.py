@@ -261,12 +261,11 @@ class Task:
         chances = successors(own.env, self.params)
         if chances is None:
             return allowed & ~astray(own.next_symbols(own_state(state)))
-        if chances.probs.ndim > 3:  # what a step may lead to is another each time: paths are judged at the end
+        if chances.by_step:  # what a step may lead to is another each time: paths are judged at the end
             return allowed
         states = jax.vmap(lambda i: own.env.state_from_id(i, self.params))(jnp.arange(own.env.num_states))
-        number = own.state_id(own_state(state))
-        after = jax.vmap(own.symbol)(states)[chances.states[number]]
-        return allowed & ~(astray(after) & (chances.probs[number] > 0)).any(-1)
+        leads, probs, bounds = chances.of_state(own.state_id(own_state(state)))
+        return allowed & ~chances.any_of(astray(jax.vmap(own.symbol)(states)[leads]) & (probs > 0), bounds)
 
     def affordable(self, state: State, log_probs: Float[Array, " A"]) -> Bool[Array, " A"]:
         """Which of the A actions cost no more than the constraints' `max_regret`, given log P_A(state, ·)."""

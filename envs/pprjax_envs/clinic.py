@@ -38,7 +38,7 @@ MAX_STEPS = 24
 class Clinic:
     """The tables of ICU-Sepsis, S = 716 states and A = 25 treatments. Arrays on the host."""
 
-    chances: Successors  # S·A·K, K = 213
+    chances: Successors  # of S states and A treatments
     clinicians: np.ndarray  # float32[S, A], how often they gave which treatment; 0: never
     admitted: np.ndarray  # float64[S], with what a patient comes
     sofa: np.ndarray  # float64[S], the mean SOFA score of a state, higher is worse
@@ -120,8 +120,10 @@ def patients(num: int, *, seed: int = 0, died: bool = True) -> Paths:
         while states[-1] != DISCHARGED and len(actions) < MAX_STEPS:
             here, likely = states[-1], clinic.clinicians[states[-1]].astype(float)
             action = int(rng.choice(len(likely), p=likely / likely.sum()))
-            chances = clinic.chances.probs[here, action]
-            after = clinic.chances.states[here, action, rng.choice(len(chances), p=chances / chances.sum())]
+            cell = clinic.chances.cell(here, action)
+            at = slice(clinic.chances.first[cell], clinic.chances.first[cell + 1])
+            chances = clinic.chances.probs[at]
+            after = rng.choice(clinic.chances.states[at], p=chances / chances.sum())
             states, actions = [*states, int(after)], [*actions, action]
         if states[-1] == DISCHARGED and (DIED in states or not died):
             found.append((states, actions))
@@ -130,10 +132,9 @@ def patients(num: int, *, seed: int = 0, died: bool = True) -> Paths:
 
 def survival(probs: Float[np.ndarray, "S A"], *, steps: int | None = None) -> Float[np.ndarray, " S"]:
     """How likely a patient in each state survives under a policy, within so many steps or ever: v = r_π + P_π v."""
-    chances, size = tables().chances, len(tables().sofa)
-    likely = chances.probs * probs[..., None]
-    row = np.broadcast_to(np.arange(size)[:, None, None], chances.states.shape)
-    moves = np.bincount((row * size + chances.states).ravel(), likely.ravel(), size * size).reshape(size, size)
+    size = len(tables().sofa)
+    state, action, after, prob = tables().chances.to_steps()
+    moves = np.bincount(state * size + after, prob * probs[state, action], size * size).reshape(size, size)
     moves[DISCHARGED] = 0
     earned = (probs * tables().reward).sum(1)
     if steps is None:
@@ -151,9 +152,9 @@ def optimal() -> Float[np.ndarray, "S A"]:
     best = np.full(clinic.clinicians.shape, 1 / clinic.clinicians.shape[1])
     value = survival(best)
     while True:
-        ahead = clinic.reward + (
-            clinic.chances.probs * np.where(np.arange(len(value)) == DISCHARGED, 0.0, value)[clinic.chances.states]
-        ).sum(-1)
+        state, action, after, prob = clinic.chances.to_steps()
+        later = prob * np.where(after == DISCHARGED, 0.0, value[after])
+        ahead = clinic.reward + np.bincount(state * best.shape[1] + action, later, best.size).reshape(best.shape)
         best = np.eye(ahead.shape[1])[ahead.argmax(1)]
         before, value = value, survival(best)
         if np.abs(value - before).max() < 1e-9:

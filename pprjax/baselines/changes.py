@@ -22,17 +22,20 @@ from jaxtyping import Array, Bool, Float, Int
 
 from pprjax import metrics
 from pprjax.baselines.counterfactual import check_num_samples, observed_step, step_probabilities
+from pprjax.baselines.padded import Padded
 from pprjax.baselines.planning_world import (
+    Moves,
     Observed,
-    PlanningWorld,
     deterministic_world,
+    moves,
     observed_in_deterministic,
     observed_in_stochastic,
     stochastic_world,
 )
 from pprjax.errors import UserError
+from pprjax.finite_world import UNAVAILABLE, FiniteWorld
 from pprjax.paths import PAD, Paths
-from pprjax.successors import Successors, tells_chances
+from pprjax.successors import tells_chances
 from pprjax.task import Task
 
 _STEPS = 8  # paths are padded to a multiple of this many steps, so that batches share a compilation
@@ -122,26 +125,28 @@ def action_changes(
 
     Raises:
         ValueError: the world is not finite, or has chance and does not tell where it leads, or symbols that several
-            states share; a stochastic world comes with originals without actions or without a key; max_changes is below
-            0, or num_samples below 1.
+            states share; S·A·K is above 2²⁷, where a step leads to K states at most; a stochastic world comes with
+            originals without actions or without a key; max_changes is below 0, or num_samples below 1.
     """
     _check_changes(max_changes)
     check_num_samples(num_samples)
-    world = stochastic_world(task) if tells_chances(task.env) else None
+    told = stochastic_world(task) if tells_chances(task.env) else None
     steps = -(-max(int(np.max(originals.lengths)) - 1, 1) // _STEPS) * _STEPS
     padded = originals.padded_to(steps + 1)
-    if world is None:
-        world = deterministic_world(task)
+    if told is None:
+        world, chances = deterministic_world(task), None
         observed = observed_in_deterministic(task, world, padded)
         num_samples, key = None, jax.random.key(0) if key is None else key
     else:
         if key is None:
             raise UserError("key: a stochastic world needs one, got None")
-        if np.unique(world.symbol).size < world.num_states:
+        world, chances = told
+        if np.unique(world.symbol).size < world.num_rows:
             raise UserError("task.env: expected a symbol of its own for each state of a stochastic world")
-        observed = observed_in_stochastic(task, world, padded)
+        observed = observed_in_stochastic(task, world, chances, padded)
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(len(originals)))
-    plans = jax.device_get(_solve(task, world, observed, keys, max_changes=max_changes, num_samples=num_samples))
+    options = dict(max_changes=max_changes, num_samples=num_samples)
+    plans = jax.device_get(_solve(task, world, chances, observed, keys, **options))
     return _assemble(task, world, originals, observed.valid, plans)
 
 
@@ -163,33 +168,47 @@ class _Plan:
 
 @partial(jax.jit, static_argnames=("max_changes", "num_samples"))
 def _solve(
-    task: Task, world: PlanningWorld, observed: Observed, keys: jax.Array, *, max_changes: int, num_samples: int | None
+    task: Task,
+    world: FiniteWorld,
+    chances: Padded | None,
+    observed: Observed,
+    keys: jax.Array,
+    *,
+    max_changes: int,
+    num_samples: int | None,
 ) -> _Plan:
     """A plan for each original, some side by side and some after another, to bound the memory."""
     num_floats = world.reward.size * (max_changes + 1)
-    if world.chances is not None:
-        num_floats += world.chances.probs.size + world.reward.size * (num_samples or 0)
+    if chances is not None:
+        num_floats += chances.probs.size + world.reward.size * (num_samples or 0)
+    moved = moves(world)
     return jax.lax.map(
-        lambda x: _solve_one(task, world, max_changes, num_samples, *x),
+        lambda x: _solve_one(task, (world, moved, chances), max_changes, num_samples, *x),
         (observed, keys),
         batch_size=min(len(keys), max(1, _BATCH_FLOATS // num_floats)),
     )
 
 
 def _solve_one(
-    task: Task, world: PlanningWorld, max_changes: int, num_samples: int | None, observed: Observed, key: jax.Array
+    task: Task,
+    known: tuple[FiniteWorld, Moves, Padded | None],
+    max_changes: int,
+    num_samples: int | None,
+    observed: Observed,
+    key: jax.Array,
 ) -> _Plan:
+    world, moved, chances = known
     key_noise, key_path = jax.random.split(key)
     start = jnp.maximum(observed.states[0], 0)
     keys = jax.random.split(key_noise, len(observed.actions))
     noise = observed.states[:-1], observed.actions, observed.states[1:], keys
 
     def expected(noise, value):
-        if world.chances is None:
-            return value[world.following]
-        return _expected_of(world.chances, num_samples, noise, value)
+        if chances is None:
+            return value[moved.following]
+        return _expected_of(chances, num_samples, noise, value)
 
-    value, policy = _programme(world.reward, observed.actions, max_changes, expected, noise)
+    value, policy = _programme(moved.reward, observed.actions, max_changes, expected, noise)
     reward = value[start]
     changes = jnp.argmax(reward >= reward[-1] - _ROUNDING * jnp.abs(reward).max()).astype(jnp.int32)
 
@@ -197,11 +216,11 @@ def _solve_one(
         state, left, earned, magnitude = carry
         action_observed, actions, noise, uniform = x
         action = actions[state, left].astype(jnp.int32)
-        goes_on = (action != PAD) & ~world.stops[state]
-        following = _following(world, num_samples, state, action, noise, uniform)
-        paid = world.reward[action, state]
-        moved = (following, left - (action != action_observed), earned + paid, magnitude + jnp.abs(paid))
-        carry = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), moved, carry)
+        goes_on = (action != PAD) & ~moved.stops[state]
+        following = _following(moved, chances, num_samples, state, action, noise, uniform)
+        paid = moved.reward[action, state]
+        after = (following, left - (action != action_observed), earned + paid, magnitude + jnp.abs(paid))
+        carry = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, carry)
         return carry, (jnp.where(goes_on, world.symbol[following], PAD), jnp.where(goes_on, action, PAD))
 
     uniform = jax.random.uniform(key_path, observed.actions.shape)
@@ -211,7 +230,7 @@ def _solve_one(
     )
     symbols = jnp.concatenate([world.symbol[start][None], symbols])
     outcome = task.outcome(jax.tree.map(lambda x: x[final], world.states), world.ended[final], earned, magnitude)
-    own = jnp.where(observed.actions == PAD, 0.0, world.reward[observed.actions, observed.states[:-1]])
+    own = jnp.where(observed.actions == PAD, 0.0, moved.reward[observed.actions, observed.states[:-1]])
     return _Plan(
         reward=reward,
         policy=policy,
@@ -266,7 +285,7 @@ def _expected(probs: Float[Array, "A S S"], value: Float[Array, "S k"]) -> Float
 
 
 def _expected_of(
-    chances: Successors, num_samples: int | None, noise: Any, value: Float[Array, "S k"]
+    chances: Padded, num_samples: int | None, noise: Any, value: Float[Array, "S k"]
 ) -> Float[Array, "A S k"]:
     """The same in the counterfactual world of a step, given its state, action, next state and key."""
     probs = step_probabilities(chances.states, chances.probs, observed_step(chances, *noise), num_samples)
@@ -277,13 +296,13 @@ def _expected_of(
 
 
 def _following(
-    world: PlanningWorld, num_samples: int | None, state: Any, action: Any, noise: Any, uniform: Float[Array, ""]
+    moved: Moves, chances: Padded | None, num_samples: int | None, state: Any, action: Any, noise: Any, uniform: Any
 ) -> Int[Array, ""]:
-    """The next state on a realized path: one drawn from P_cf, where there is chance."""
-    if world.chances is None:
-        return world.following[action, state]
-    states, probs = world.chances.states[state, action], world.chances.probs[state, action]
-    cumulative = jnp.cumsum(step_probabilities(states, probs, observed_step(world.chances, *noise), num_samples))
+    """The next state on a realized path: one drawn from P_cf, where there is chance; uniform float[] in [0, 1)."""
+    if chances is None:
+        return moved.following[action, state]
+    states, probs = chances.states[state, action], chances.probs[state, action]
+    cumulative = jnp.cumsum(step_probabilities(states, probs, observed_step(chances, *noise), num_samples))
     drawn = jnp.sum(uniform * cumulative[-1] >= cumulative, dtype=jnp.int32)
     return states[jnp.minimum(drawn, len(probs) - 1)]
 
@@ -296,12 +315,12 @@ def _values(p_counterfactual, reward, actions, start, *, max_changes):
 
 
 def _assemble(
-    task: Task, world: PlanningWorld, originals: Paths, valid: Bool[np.ndarray, " B"], plans: _Plan
+    task: Task, world: FiniteWorld, originals: Paths, valid: Bool[np.ndarray, " B"], plans: _Plan
 ) -> ActionChanges:
     steps = max(int(np.max(originals.lengths)) - 1, 0)
-    goes_on = np.flatnonzero(~np.asarray(world.stops))
+    goes_on = np.flatnonzero((np.asarray(world.following) != UNAVAILABLE).any(1))
     found = np.asarray(plans.policy)[:, :steps]
-    policy = np.full((*found.shape[:2], world.num_states, found.shape[3]), PAD, found.dtype)
+    policy = np.full((*found.shape[:2], task.env.num_states, found.shape[3]), PAD, found.dtype)
     policy[:, :, np.asarray(world.state_id)[goes_on]] = found[:, :, goes_on]
     symbols = np.where(np.arange(steps + 1) == 0, np.asarray(originals.symbols)[:, :1], plans.symbols[:, : steps + 1])
     ended = metrics.status(

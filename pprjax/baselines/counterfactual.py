@@ -13,6 +13,7 @@ since exponential times have no memory. So the posterior (the top-down truncated
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, overload
 
@@ -20,11 +21,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
+from pprjax.baselines.padded import Padded
 from pprjax.errors import UserError
 from pprjax.paths import PAD
 from pprjax.successors import Successors
+
+SMALL = 2**22
+"""Numbers of a table of cells up to which they are not told apart by their lengths: each length compiles anew."""
+
+_SAMPLED = 2**11  # successors whose samples are drawn at once, so that those of one batch fit a cache
 
 _SOONEST = 1e-30  # a time of 0 would win with an infinite strength, and 0·∞ is not a number
 
@@ -64,7 +71,7 @@ def counterfactual_probabilities(
     Args:
         transition: P[a, s, s'], each row sums to 1, or to 0 where the action is not available; so then does P_cf. Or
             the same as `pprjax.Successors`, as which P_cf is then given: nothing else than what occurs in the world
-            would have occurred, so that its states are the same and its probs float[T, S, A, K].
+            would have occurred, so that its states are the same and its probs float[T, N].
         states: s_0 … s_T, n = T + 1 of them. PAD where it was not observed: that noise keeps its prior, P_cf[t] = P.
         actions: a_0 … a_{T-1}; PAD after the end.
         num_samples: estimate each row as a histogram of so many samples of the noise, as published, in float32. None:
@@ -80,26 +87,58 @@ def counterfactual_probabilities(
         ValueError: the shapes do not fit, num_samples is below 1, or samples are wanted and there is no key.
     """
     states, actions = jnp.asarray(states), jnp.asarray(actions)
-    sparse = isinstance(transition, Successors)
-    if not sparse:
+    if not isinstance(transition, Successors):
         transition = jnp.asarray(transition)
         if transition.ndim != 3 or transition.shape[1] != transition.shape[2]:
             raise UserError(f"transition: expected float[A, S, S], got shape {transition.shape}")
-        chances = Successors.every(jnp.moveaxis(transition, 0, 1))
-    else:
-        chances = jax.tree.map(jnp.asarray, transition)
-        if chances.states.ndim != 3 or chances.probs.shape != chances.states.shape:
-            raise UserError(
-                "transition: expected int[S, A, K] states and as many probs, got shapes "
-                f"{chances.states.shape} and {chances.probs.shape}"
-            )
+    elif transition.by_step:
+        raise UserError(f"transition: expected the same chances at each step, got probs {transition.probs.shape}")
     if actions.ndim != 1 or states.shape != (actions.shape[0] + 1,):
         raise UserError(f"states, actions: expected int[T + 1] and int[T], got {states.shape} and {actions.shape}")
     check_num_samples(num_samples)
     if num_samples is not None and key is None:
         raise UserError("key: sampling needs one, got None")
-    probs = _probabilities(chances, states, actions, key, num_samples=num_samples, every=not sparse)
-    return Successors(chances.states, probs) if sparse else jnp.moveaxis(probs, 1, 2)
+    if isinstance(transition, Successors):
+        return _sparse(transition, np.asarray(states), np.asarray(actions), key, num_samples)
+    likely = jnp.where((actions == PAD)[:, None], 0.0, transition[actions, states[:-1]])
+    every = jnp.arange(transition.shape[1])  # all steps may lead to all states, in their order
+    return _probabilities(every, transition, likely, states[1:], key, num_samples=num_samples)
+
+
+def _sparse(
+    chances: Successors, states: Int[np.ndarray, " n"], actions: Int[np.ndarray, " T"], key: Any, num_samples: Any
+) -> Successors:
+    """P_cf of what occurs, on the host; table after table of cells that are about as long."""
+    given = jax.tree.map(lambda x: np.asarray(jnp.asarray(x)), chances)  # in the precision of the device
+    likely = np.stack([_likely(given, s, a) for s, a in zip(states[:-1], actions, strict=True)])
+    probs = np.zeros((len(actions), len(given.states)), given.probs.dtype)
+    for at, there in _alike(np.diff(given.first), given.first):
+        rows = given.states[at], np.where(there, given.probs[at], 0.0)
+        found = _probabilities(*rows, likely, states[1:], key, num_samples=num_samples)
+        probs[:, at[there]] = np.asarray(found)[:, there]
+    return given.replace(probs=probs)
+
+
+def _likely(chances: Successors, s: int, a: int) -> Float[np.ndarray, " S"]:
+    """P(· | s, a), nothing where they are PAD."""
+    likely = np.zeros(chances.shape[0], chances.probs.dtype)
+    if a != PAD:
+        begin, end = chances.first[chances.cell(s, a)], chances.first[chances.cell(s, a) + 1]
+        likely[chances.states[begin:end]] = chances.probs[begin:end]
+    return likely
+
+
+def _alike(
+    lengths: Int[np.ndarray, " C"], first: Int[np.ndarray, " C+1"]
+) -> Iterator[tuple[Int[np.ndarray, "c K"], Bool[np.ndarray, "c K"]]]:
+    """The places of the successors of all cells, in tables of cells that are about as long, and which there are."""
+    table = (lengths > 0).sum() * lengths.max(initial=0)
+    size = np.ceil(np.log2(np.maximum(lengths, 1))).astype(int) // 2 if table > SMALL else lengths * 0
+    for alike in np.unique(size[lengths > 0]):
+        cells = np.flatnonzero((size == alike) & (lengths > 0))
+        ranks = np.arange(lengths[cells].max())
+        there = ranks < lengths[cells][:, None]
+        yield np.where(there, first[cells][:, None] + ranks, first[cells][:, None]), there
 
 
 def check_num_samples(num_samples: int | None) -> None:
@@ -117,7 +156,7 @@ class ObservedStep:
     key: Any  # of its noise, where that is sampled; else None
 
 
-def observed_step(chances: Successors, state, action, following, key=None) -> ObservedStep:
+def observed_step(chances: Padded, state, action, following, key=None) -> ObservedStep:
     """The step that led from `state` under `action` to `following`; PAD each where it was not observed."""
     likely = jnp.zeros(chances.states.shape[0], chances.probs.dtype)
     return ObservedStep(likely.at[chances.states[state, action]].add(chances.probs[state, action]), following, key)
@@ -132,16 +171,17 @@ def step_probabilities(
     return _histogram(states, probs, observed, num_samples)
 
 
-@partial(jax.jit, static_argnames=("num_samples", "every"))
-def _probabilities(chances: Successors, states, actions, key, *, num_samples, every):
-    leads = chances.states[0, 0] if every else chances.states  # all steps may lead to all states, in their order
-    keys = None if num_samples is None else jax.random.split(key, actions.shape[0])
+@partial(jax.jit, static_argnames="num_samples")
+def _probabilities(
+    leads: Int[Array, "*#B K"], probs: Float[Array, "*B K"], likely: Float[Array, "T S"], following, key, *, num_samples
+) -> Float[Array, "T *B K"]:
+    keys = None if num_samples is None else jax.random.split(key, len(following))
 
     def one(x):
-        return step_probabilities(leads, chances.probs, observed_step(chances, *x), num_samples)
+        return step_probabilities(leads, probs, ObservedStep(*x), num_samples)
 
     # one step after another: side by side, the samples of all steps would not fit a cache, nor what is sorted a memory
-    return jax.lax.map(one, (states[:-1], actions, states[1:], keys))
+    return jax.lax.map(one, (likely, following, keys))
 
 
 def _limit(states: Int[Array, "*#B K"], probs: Float[Array, "*B K"], observed: ObservedStep) -> Float[Array, "*B K"]:
@@ -195,6 +235,7 @@ def _histogram(
         wins = jnp.sum(winner[..., None, :] == jnp.arange(probs.shape[-1])[:, None], axis=-1)
         return jnp.where(probs.any(axis=-1, keepdims=True), wins / num_samples, 0.0).astype(probs.dtype)
 
-    if states.ndim < 3:
+    if states.ndim < 2:
         return shares((states, probs))
-    return jax.lax.map(shares, (states, probs))  # the samples of one state fit a cache
+    batch = max(1, _SAMPLED // states.shape[-1]) if states.ndim == 2 else None
+    return jax.lax.map(shares, (states, probs), batch_size=batch)

@@ -1,9 +1,9 @@
-"""Finite worlds and originals as a planner over a path's own steps sees them: tables in which every path goes on."""
+"""Finite worlds and originals as a planner over a path's own steps sees them."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,31 +11,33 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool
 
+from pprjax.baselines.padded import Padded, padded
 from pprjax.errors import UserError
-from pprjax.finite_world import UNAVAILABLE, tabulate
+from pprjax.finite_world import UNAVAILABLE, FiniteWorld, tabulate
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.rollout import trace
-from pprjax.successors import Successors, successors
+from pprjax.successors import successors
 from pprjax.task import Task
 
 
-@struct.dataclass
-class PlanningWorld:
-    """A finite world of N states in which every path goes on: where it would stop, it stays and earns nothing.
+class Moves(NamedTuple):
+    """What the actions of a world of N rows do in a plan, in which every path goes on."""
 
-    One of the first two is None.
-    """
+    following: Any  # int32[A, N], where they lead; where one is not available it stays
+    reward: Any  # float[A, N]: 0 where a path stops, else -inf where an action is not available
+    stops: Any  # bool[N], no action is available
 
-    following: Any  # int32[A, N], where actions lead
-    chances: Any  # Successors of N states and A actions
-    reward: Any  # float[A, N], -inf where an action is not available
-    ended: Any  # bool[N], the world ends a path here
-    stops: Any  # bool[N], it ends, or no action is available
-    symbol: Any  # int32[N]
-    state_id: Any  # int32[N]
-    states: Any  # stacked: leaves of [N, ...]
-    num_states: int = struct.field(pytree_node=False)  # of the task, those that can't be reached included
+
+def moves(world: FiniteWorld) -> Moves:
+    following, reward = jnp.asarray(world.following).T, jnp.asarray(world.reward).T
+    usable = following != UNAVAILABLE
+    stops = ~usable.any(0)
+    return Moves(
+        following=jnp.where(usable, following, jnp.arange(len(stops), dtype=following.dtype)),
+        reward=jnp.where(stops, 0.0, jnp.where(usable, reward, -jnp.inf)),
+        stops=stops,
+    )
 
 
 @struct.dataclass
@@ -48,66 +50,53 @@ class Observed:
     symbols: Any  # int32[B, T + 1]
 
 
-def deterministic_world(task: Task) -> PlanningWorld:
+def deterministic_world(task: Task) -> FiniteWorld:
     if task.num_states is None:
         raise UserError("task.env: expected a finite world, one with `state_id` and `num_states`")
     # P_A has no part in this, so that it may well remember the path
     uniform = TablePolicy(jnp.full((task.num_states, task.num_actions), 1.0 / task.num_actions))
-    tables = tabulate(task.replace(policy=uniform))
-    following, usable = tables.following.T, tables.following.T != UNAVAILABLE
-    stops = ~usable.any(0)
-    return PlanningWorld(
-        following=np.where(usable, following, np.arange(tables.num_rows, dtype=np.int32)),
-        chances=None,
-        reward=np.where(stops, 0.0, np.where(usable, tables.reward.T, -np.inf)).astype(tables.reward.dtype),
-        ended=tables.ended,
-        stops=stops,
-        symbol=tables.symbol,
-        state_id=tables.state_id,
-        states=tables.states,
-        num_states=task.num_states,
-    )
+    return tabulate(task.replace(policy=uniform))
 
 
 @jax.jit
-def stochastic_world(task: Task) -> PlanningWorld | None:
-    """None where the world turns out to be deterministic."""
+def stochastic_world(task: Task) -> tuple[FiniteWorld, Padded] | None:
+    """All states of a world, row i is state i, and where chance leads; for an agent that does one thing as likely as
+    another. None where the world turns out to be deterministic."""
     chances = successors(task.env, task.params)
     if chances is None:
         return None
-    if chances.probs.ndim > 3:
+    if chances.by_step:
         raise UserError("task.params: expected the same chances at each step, for what was observed tells of the noise")
-    ids = jnp.arange(chances.states.shape[0], dtype=jnp.int32)
+    table, ids = padded(chances), jnp.arange(chances.shape[0], dtype=jnp.int32)
     states = jax.vmap(lambda i: task.env.state_from_id(i, task.params))(ids)
-    usable = jax.vmap(task.available)(states).T
     ended = jax.vmap(lambda state: task.env.is_terminated(state, task.params))(states)
-    stops = ended | ~usable.any(0)
-    earned = partial(task.step, jax.random.key(0))
-    reward = jax.vmap(lambda action: jax.vmap(lambda state: earned(state, action)[1])(states))(jnp.arange(len(usable)))
-    return PlanningWorld(
-        following=None,
-        chances=_staying(chances, stops),
-        reward=jnp.where(stops, 0.0, jnp.where(usable, reward, -jnp.inf)),
+    usable = jax.vmap(task.available)(states) & ~ended[:, None]
+    likeliest = jnp.take_along_axis(table.states, table.probs.argmax(-1)[..., None], axis=-1)[..., 0]
+    earned, actions = partial(task.step, jax.random.key(0)), jnp.arange(task.num_actions)
+    world = FiniteWorld(
+        following=jnp.where(usable, likeliest, UNAVAILABLE),
+        reward=jax.vmap(lambda state: jax.vmap(lambda action: earned(state, action)[1])(actions))(states),
+        habit=jnp.zeros(usable.shape),
+        log_prob=jnp.full(usable.shape, -np.log(task.num_actions)),
         ended=ended,
-        stops=stops,
         symbol=jax.vmap(task.symbol)(states),
         state_id=ids,
         states=states,
-        num_states=len(ids),
     )
+    return world, _staying(table, ~usable.any(1))
 
 
-def _staying(chances: Successors, stops: Bool[Array, " N"]) -> Successors:
+def _staying(chances: Padded, stops: Bool[Array, " N"]) -> Padded:
     """The same chances, but for states that surely lead to themselves."""
     first = jnp.arange(chances.states.shape[-1]) == 0
     here = jnp.arange(len(stops), dtype=jnp.int32)[:, None, None]
     stay = stops[:, None, None]
-    return Successors(
+    return Padded(
         jnp.where(stay, here, chances.states), jnp.where(stay, first.astype(chances.probs.dtype), chances.probs)
     )
 
 
-def observed_in_deterministic(task: Task, world: PlanningWorld, originals: Paths) -> Observed:
+def observed_in_deterministic(task: Task, world: FiniteWorld, originals: Paths) -> Observed:
     """The originals of a deterministic world, with their actions where these were not given."""
     original = jax.device_get(_traces(task, originals.symbols, originals.lengths, originals.actions))
     lengths = np.asarray(originals.lengths)
@@ -116,9 +105,9 @@ def observed_in_deterministic(task: Task, world: PlanningWorld, originals: Paths
     actions = np.full((len(lengths), width), PAD, np.int32)
     kept = min(width, original.actions.shape[1])
     actions[:, :kept] = np.where(valid[:, None], original.actions[:, :kept], PAD)
-    states = [np.zeros(len(lengths), np.int32)]
+    states, following = [np.zeros(len(lengths), np.int32)], np.asarray(moves(world).following)
     for t in range(width):
-        states.append(np.where(actions[:, t] == PAD, PAD, world.following[actions[:, t], states[-1]]))
+        states.append(np.where(actions[:, t] == PAD, PAD, following[actions[:, t], states[-1]]))
     return Observed(
         states=np.stack(states, axis=1), actions=actions, valid=valid, symbols=np.asarray(originals.symbols)
     )
@@ -132,21 +121,20 @@ def _traces(task: Task, symbols, lengths, actions):
     )
 
 
-def observed_in_stochastic(task: Task, world: PlanningWorld, originals: Paths) -> Observed:
+def observed_in_stochastic(task: Task, world: FiniteWorld, chances: Padded, originals: Paths) -> Observed:
     """The originals of a stochastic world: each symbol is a state, and each transition must have a chance."""
     if originals.actions is None:
         raise UserError("originals: expected actions, which a stochastic world does not give away; got none")
     symbols, actions = np.asarray(originals.symbols), np.asarray(originals.actions)
-    symbol, reward, stops = map(np.asarray, (world.symbol, world.reward, world.stops))
-    leads, probs = map(np.asarray, (world.chances.states, world.chances.probs))
+    symbol, following, leads, probs = map(np.asarray, (world.symbol, world.following, chances.states, chances.probs))
     order = np.argsort(symbol)
     states = order[np.minimum(np.searchsorted(symbol, symbols, sorter=order), len(order) - 1)].astype(np.int32)
     lengths = np.asarray(originals.lengths)[:, None]
     on_path = np.arange(symbols.shape[1]) < lengths
     known = (symbol[states] == symbols) | ~on_path
-    here, there, taken = states[:, :-1], states[:, 1:], np.clip(actions, 0, len(reward) - 1)
-    possible = ((leads[here, taken] == there[..., None]) & (probs[here, taken] > 0)).any(-1) & ~stops[here]
-    possible &= (taken == actions) & np.isfinite(reward[taken, here])
+    here, there, taken = states[:, :-1], states[:, 1:], np.clip(actions, 0, task.num_actions - 1)
+    possible = ((leads[here, taken] == there[..., None]) & (probs[here, taken] > 0)).any(-1)
+    possible &= (taken == actions) & (following[here, taken] != UNAVAILABLE)
     valid = known.all(1) & (possible | ~on_path[:, 1:]).all(1) & (lengths[:, 0] - 1 <= task.horizon)
     return Observed(
         states=np.where(on_path & valid[:, None], states, PAD),

@@ -21,7 +21,6 @@ from pprjax.logs.mining import mined
 from pprjax.logs.rules import check_goal, parsed
 from pprjax.logs.steps import Steps
 from pprjax.logs.words import unknown_state
-from pprjax.successors import MAX_NUMBERS
 
 ROOM = 4
 """Actions that a recourse may have more than the longest path. Of three logs, of which 1 in 7 to 1 in 50 recourses were
@@ -33,6 +32,9 @@ path was cut short."""
 
 MOST_ASKED = 6
 """States that a goal may ask to visit or to avoid; with each the world has twice as many states."""
+
+MOST_SUCCESSORS = 2**27
+"""The most successors of all steps of a world that remembers states to visit or to avoid: 1 GiB of them."""
 
 
 def fit_log(
@@ -70,9 +72,8 @@ def fit_log(
 
     Raises:
         ValueError: the goal is none of these, its state, label or rewards are not in the log, an option is out of
-            range, a step contradicts `deterministic`, chance decides and where it leads takes more than 1 GiB, a rule
-            is none, the rules contradict each other or the goal, or no path of the log meets the goal and keeps them
-            all, where more are to be mined.
+            range, a step contradicts `deterministic`, a rule is none, the rules contradict each other or the goal, or
+            no path of the log meets the goal and keeps them all, where more are to be mined.
     """
     if smoothing is not None and not (np.isfinite(smoothing) and smoothing > 0):
         raise UserError(f"smoothing: expected a finite number above 0, got {smoothing}")
@@ -87,7 +88,6 @@ def fit_log(
     names = {"agent": agents, "state": states, "action": actions, "next": states}
     numbered = counts.with_columns(numbers(counts[column], known) for column, known in names.items())
     steps = Steps.of(numbered, len(states), len(actions), acted=log.acted)
-    steps.check_chances()
     wanted = _wanted(goal, log, states, steps.visits, _most_marks(steps))
     ends_there = wanted.ends if wanted.ends is not None and not wanted.marks.size else False
     likelihoods = {} if smoothing is not None else _likelihoods(numbered)
@@ -133,7 +133,7 @@ def _most_marks(steps: Steps) -> int:
     """How many marks leave the world that remembers them small enough."""
     if steps.chances is None:
         return MOST_ASKED
-    return int(min(MOST_ASKED, np.log2(MAX_NUMBERS / (steps.num_states * steps.width * steps.most_successors))))
+    return int(np.clip(np.log2(MOST_SUCCESSORS / len(steps.chances)), 0, MOST_ASKED))
 
 
 def _natural(columns: list[pl.Series]) -> np.ndarray:

@@ -119,8 +119,7 @@ class Fitted:
         first = marks.visited(np.array([start]), self.marks)[0] * len(self.states) + start
         params = self.env.default_params.replace(start=jnp.int32(first))
         if chances is not None:
-            remembered = marks.chances(chances, self.marks)
-            params = self.env.with_chances(params, jax.tree.map(jnp.asarray, remembered))
+            params = self.env.with_chances(params, marks.chances(chances, self.marks))
         policy = TablePolicy(jax.tree.map(jnp.asarray, self.world_probs(agent)))
         constraints = Constraints(rules=self.rules, max_regret=self.max_regret)
         return Task(self.env, policy, goal=self.goal, params=params, constraints=constraints)
@@ -147,7 +146,7 @@ class Fitted:
         return tiled(table, self._memories)
 
     def check_noise(self) -> None:
-        """Raise a ValueError where the observed noise of a path takes too much: T·S·A·K is more than 2²⁷."""
+        """Raise a ValueError where the observed noise of a path takes too much: T·N is more than 2²⁷."""
         needed = 0 if self.successors is None else self.max_steps * self.successors.probs.size * self._memories
         if needed > MAX_CHANCES:
             raise UserError(
@@ -167,10 +166,10 @@ class Fitted:
         if self.successors is None:
             return None
         self.check_noise()
-        passed = np.full(self.max_steps + 1, PAD, np.int32)
-        done = np.full(self.max_steps, PAD, np.int32)
+        path = Paths(np.asarray(states)[None], np.array([np.sum(states != PAD)]), np.asarray(actions)[None])
+        passed, done = np.full(self.max_steps + 1, PAD, np.int32), np.full(self.max_steps, PAD, np.int32)
         passed[: len(states)] = states[: len(passed)]
-        done[: len(actions)] = actions[: len(done)]
+        done[: len(actions)] = np.asarray(self.to_columns(path).actions)[0, : len(done)]
         return counterfactual_probabilities(self.successors, passed, done)
 
     def probability(self, paths: Paths, chances: Successors | None = None) -> Float[np.ndarray, " B"]:
@@ -178,12 +177,11 @@ class Fitted:
         chances = self.successors if chances is None else chances
         if chances is None:
             return np.ones(len(paths))
+        paths = self.to_columns(paths)
         states, actions = np.asarray(paths.symbols), np.asarray(paths.actions)
         moves = np.arange(actions.shape[1]) < np.asarray(paths.lengths)[:, None] - 1
-        here = states[:, :-1], actions
-        time = (np.arange(actions.shape[1]),) if chances.probs.ndim > 3 else ()
-        leads, probs = np.asarray(chances.states)[here], np.asarray(chances.probs[(*time, *here)])
-        steps = np.where(leads == states[:, 1:, None], probs, 0.0).sum(-1)
+        here, taken, after = (np.where(moves, x, 0) for x in (states[:, :-1], actions, states[:, 1:]))
+        steps = chances.prob(here, taken, after, np.arange(actions.shape[1]))
         return np.where(moves, steps, 1.0).prod(1)
 
     def met(

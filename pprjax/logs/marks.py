@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Int
 
@@ -37,19 +38,31 @@ def following(
 
 
 def chances(found: Successors, marks: Int[np.ndarray, " k"]) -> Successors:
-    """P(s' | s, a) in the world that remembers, R = S·2^k states of as many successors."""
+    """P(s' | s, a) in the world that remembers, R = S·2^k states of as many successors. On the host."""
     if not marks.size:
         return found
-    size = len(found.states)
+    found = jax.tree.map(np.asarray, found)
+    (size, num_actions), cells = found.shape, found.cells()
     bit = visited(np.arange(size)[:, None], marks)[:, 0]
-    states, probs = [], []
-    for b in range(2 ** len(marks)):
+    states, probs, times = [], [], 2 ** len(marks)
+    for b in range(times):
         after = (b | bit[found.states]) * size + found.states
-        order = np.argsort(after, axis=-1, kind="stable")
-        states.append(np.take_along_axis(after, order, axis=-1))
-        order = order.reshape((1,) * (np.ndim(found.probs) - 3) + order.shape)
-        probs.append(np.take_along_axis(np.asarray(found.probs), order, axis=-1))
-    return Successors(np.concatenate(states).astype(np.int32), np.concatenate(probs, axis=-3))
+        order = np.lexsort((after, cells))
+        states.append(after[order])
+        probs.append(found.probs[..., order])
+    return found.replace(  # pyright: ignore[reportAttributeAccessIssue]
+        first=_again(found.first, times),
+        states=np.concatenate(states).astype(np.int32),
+        probs=np.concatenate(probs, axis=-1),
+        rows=None if found.rows is None else _again(found.rows, times),
+        shape=(size * times, num_actions),
+    )
+
+
+def _again(first: Int[np.ndarray, " n+1"], times: int) -> Int[np.ndarray, " m"]:
+    """Where rows begin that stand so many times one after the other."""
+    starts = first[:-1].astype(np.int64) + int(first[-1]) * np.arange(times)[:, None]
+    return np.append(starts, int(first[-1]) * times).astype(np.int32)
 
 
 class Votes(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ from jaxtyping import Float, Int
 
 from pprjax.logs import imitation
 from pprjax.ragged import Ragged
-from pprjax.successors import Successors, check_size
+from pprjax.successors import Successors
 
 SMALL_TABLE = 2**20
 """Numbers of a table of states × actions up to which it is dense: 4 MiB, and quicker to look up."""
@@ -37,7 +38,7 @@ class Steps:
 
         Args:
             acted: the log says what was done; else an action is to go to the next state. Columns of tables are then
-                actions, if chance decides or a table of all states and actions is small; else the ranks of steps.
+                actions, if a table of all states and actions is small; else the ranks of steps.
         """
         edges = counts.group_by("state", "action", "next").agg(pl.col("count", "reward").sum())
         pairs = (
@@ -53,7 +54,7 @@ class Steps:
             numbered = pairs.select("state", "action", total="count").with_row_index("step")
             chances = edges.join(numbered, on=["state", "action"]).sort("step", "next")
             chances = chances.select("step", target="next", share=pl.col("count") / pl.col("total"))
-        by_action = acted and (chances is not None or _is_small(num_states, num_actions))
+        by_action = acted and _is_small(num_states, num_actions)
         return cls(
             num_states=num_states,
             num_actions=num_actions,
@@ -93,9 +94,8 @@ class Steps:
 
     @property
     def is_dense(self) -> bool:
-        """Whether tables have a number for each state and column: small ones, and those of worlds of chance, whose
-        successors are as many times K."""
-        return self.chances is not None or _is_small(self.num_states, self.width)
+        """Whether tables have a number for each state and column."""
+        return _is_small(self.num_states, self.width)
 
     @cached_property
     def first(self) -> Int[np.ndarray, " S+1"]:
@@ -115,28 +115,14 @@ class Steps:
         """Where each action leads; -1 where it was never taken."""
         return self.table(self.target, -1)
 
-    @property
-    def most_successors(self) -> int:
-        """K, the most states that one of the E has led to."""
-        return 1 if self.chances is None else int(self.chances.group_by("step").len()["len"].to_numpy().max(initial=1))
-
-    def check_chances(self) -> None:
-        """Raise a ValueError where chance decides and the table of where it leads takes too much."""
-        if self.chances is not None:
-            where = "log: chance decides in this world, and"
-            check_size(where, self.num_states, self.width, self.most_successors)
-
     def successors(self) -> Successors | None:
-        """The shares, where chance decides.
-
-        Raises:
-            ValueError: as `check_chances`.
-        """
+        """The shares, where chance decides."""
         if self.chances is None:
             return None
-        self.check_chances()
         step, target, share = (self.chances[c].to_numpy() for c in ("step", "target", "share"))
-        sizes: dict[str, int] = dict(num_states=self.num_states, num_actions=self.width)
+        sizes: dict[str, Any] = dict(rows=self.first)
+        if self.is_dense:
+            sizes = dict(num_states=self.num_states, num_actions=self.width)
         return Successors.from_steps(self.state[step], self.column[step], target, share, **sizes)
 
 

@@ -48,6 +48,61 @@ def test_a_state_with_thousands_of_successors_makes_nothing_dense_of_the_others(
     assert sum(np.asarray(x).nbytes for x in jax.tree.leaves(task)) < 2**20  # a table of states and actions has 309 MiB
 
 
+def luck(num_pages):
+    """Visits in which chance decides: a search leads from the start to any page, and "on" from there back or away."""
+    rows = []
+    for visit in range(num_pages // 3):
+        pages = [f"page{3 * visit + i}" for i in range(3)]
+        states = [state for page in pages for state in ("start", page)]
+        rows += [(visit, state, "search" if state == "start" else "on") for state in states]
+        rows += [(visit, "leave" if visit % 5 else "order", None)]
+        rows += [(num_pages + visit, "start", "search"), (num_pages + visit, pages[2], "on")]
+        rows += [(num_pages + visit, "start", None)]
+    return read_log(pl.DataFrame(rows, {"path": pl.Int32, "state": str, "action": str}, orient="row"), ACTED)
+
+
+ACTED = pprjax.Columns(action="action")
+
+
+@pytest.mark.parametrize("small_table", [2**20, 0], ids=["dense", "ragged"])
+def test_where_chance_decides_memory_counts_what_occurs(small_table, monkeypatch):
+    """One step leads to 3,000 states, the others to one or two."""
+    monkeypatch.setattr(steps, "SMALL_TABLE", small_table)
+    pages = 3_000
+    log = luck(pages)
+    fitted = fit_log(log, "visits=page5, state=order")
+    occurs = pages + 2 * pages // 3 + 2 * pages // 3  # of the search, of two pages of each visit, and of the last ones
+    assert len(fitted.successors.states) == occurs
+    task = fitted.task(0, fitted.states.tolist().index("start"))
+    assert not task.deterministic
+    assert len(task.params.successors.states) == 2 * occurs  # as it remembers the page or not
+    assert sum(np.asarray(x).size for x in jax.tree.leaves(task)) < 20 * occurs  # a table of K each: 72 million
+
+
+def test_where_chance_decides_a_hub_is_learned_in(monkeypatch):
+    monkeypatch.setattr(steps, "SMALL_TABLE", 0)
+    log = luck(3_000)
+    fitted = fit_log(log, "state=order")
+    assert isinstance(fitted.env.default_params.next_state, Ragged)
+    few = next(log.frames()).filter(pl.col("states").list.last() == "leave").sort("path")[:1]
+    tiny = dataclasses.replace(SMALL, own_steps="free", habit="regret", iterations=2, num_paths=8, num_best=2)
+    found = recourse_frame(fitted, few, tiny, Search("learn")).row(0, named=True)
+    assert len(found["recourse"]) > 1
+    shares = dict(zip(zip(*fitted_steps(fitted), strict=True), fitted.steps.chances["share"], strict=True))
+    here = zip(found["recourse"], found["actions"], found["recourse"][1:], strict=False)
+    assert found["probability"] == pytest.approx(np.prod([shares[step] for step in here]), rel=1e-5)
+
+
+def fitted_steps(fitted):
+    """State, action and next state of all that chance may do, by name."""
+    step, target = (fitted.steps.chances[c].to_numpy() for c in ("step", "target"))
+    return (
+        fitted.states[fitted.steps.state[step]].tolist(),
+        fitted.actions[fitted.steps.action[step]].tolist(),
+        fitted.states[target].tolist(),
+    )
+
+
 @pytest.mark.slow
 def test_a_hub_is_learned_in_and_searched_in():
     log = visits(1_200)
