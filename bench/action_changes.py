@@ -87,7 +87,7 @@ def timed(run):
     return time.perf_counter() - begin, result
 
 
-def loop_step(transition, state, action, following, rng):
+def loop_step(transition, state, action, next_state, rng):
     """P_cf[a, s, s'] of one step: for each sample a truncated Gumbel a state, then an argmax for each a and s."""
     with np.errstate(divide="ignore"):
         logits = np.log(transition)
@@ -97,7 +97,7 @@ def loop_step(transition, state, action, following, rng):
         top = rng.gumbel()
         for i in range(NUM_STATES):
             location = logits[action, state, i]
-            cut = top if i == following else -np.log(np.exp(-rng.gumbel(location)) + np.exp(-top))
+            cut = top if i == next_state else -np.log(np.exp(-rng.gumbel(location)) + np.exp(-top))
             noise[i] = cut - location
         for a in range(NUM_ACTIONS):
             for s in range(NUM_STATES):

@@ -36,10 +36,10 @@ def wide(num_states: int = 5_000, num_actions: int = 10, width: int = 20, seed: 
     """Each step leads to so many states, one of each of as many parts of all."""
     rng = np.random.default_rng(seed)
     shape, part = (num_states, num_actions, width), num_states // width
-    following = np.arange(width) * part + rng.integers(0, part, shape)
+    next_state = np.arange(width) * part + rng.integers(0, part, shape)
     state, action, _ = np.indices(shape).reshape(3, -1)
     probs = rng.dirichlet(np.ones(width), shape[:2])
-    return Successors.from_steps(state, action, following.ravel(), probs.ravel())
+    return Successors.from_steps(state, action, next_state.ravel(), probs.ravel())
 
 
 def problem(name: str) -> tuple[pprjax.Task, pprjax.Paths]:

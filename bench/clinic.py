@@ -47,11 +47,11 @@ def of_patient(original: pprjax.Paths, key: jax.Array) -> dict[str, Any]:
     }
     for name, task in {"fresh": fresh, "sure": sure, "observed": own}.items():
         found = pprjax.recourse(task, original, CONFIG, key=key, progress=False)
-        there = bool(found.status[0] != "infeasible")
+        valid = bool(found.status[0] != "infeasible")
         row |= {
-            f"plan_{name}": float(found.reliability[0]) if there else None,
-            f"changed_{name}": _changed(original, found.paths) if there else None,
-            f"edits_{name}": int(found.scores.distance[0]) if there else None,
+            f"plan_{name}": float(found.reliability[0]) if valid else None,
+            f"changed_{name}": _changed(original, found.paths) if valid else None,
+            f"edits_{name}": int(found.scores.distance[0]) if valid else None,
             f"policy_{name}": float(found.policy_reliability[0]),
         }
     bl1 = action_changes(fresh, original, max_changes=MAX_CHANGES, key=key, num_samples=None)

@@ -67,9 +67,9 @@ def worlds(num: int) -> dict[str, float]:
 
 def random_world(rng: np.random.Generator) -> tuple[pprjax.Task, list[int]]:
     """A small world with dead ends, and an original in it."""
-    following = rng.integers(-1, STATES, (STATES, ACTIONS))
-    following[0, 0] = rng.integers(1, STATES)
-    env = TabularMDP(following, rng.normal(size=following.shape).round(2), np.arange(STATES) == 4, 0, HORIZON)
+    next_state = rng.integers(-1, STATES, (STATES, ACTIONS))
+    next_state[0, 0] = rng.integers(1, STATES)
+    env = TabularMDP(next_state, rng.normal(size=next_state.shape).round(2), np.arange(STATES) == 4, 0, HORIZON)
     probs = rng.dirichlet(np.ones(ACTIONS), STATES).astype(np.float32)
     original = [0, *rng.integers(0, STATES, rng.integers(1, HORIZON)).tolist()]
     return pprjax.Task(env, pprjax.TablePolicy(probs)), original
@@ -78,18 +78,18 @@ def random_world(rng: np.random.Generator) -> tuple[pprjax.Task, list[int]]:
 def brute_force(task: pprjax.Task, original: list[int], config: Config) -> np.ndarray:
     """The best v of at most e edits, by walking along every path."""
     params = task.params
-    following, reward, ends = (np.asarray(x) for x in (params.next_state, params.reward, params.terminal))
+    next_state, reward, ends = (np.asarray(x) for x in (params.next_state, params.reward, params.terminal))
     charged = reward + config.lambda_policy * np.asarray(task.habit_table(config.habit), float)
     best = np.full(len(original) + HORIZON + 1, -np.inf)
 
     def walk(states: list[int], value: float) -> None:
         here = states[-1]
-        actions = [] if ends[here] or len(states) > HORIZON else np.flatnonzero(following[here] >= 0)
+        actions = [] if ends[here] or len(states) > HORIZON else np.flatnonzero(next_state[here] >= 0)
         if not len(actions):
             distance = Levenshtein.distance(original, states)
             best[distance] = max(best[distance], value)
         for action in actions:
-            walk([*states, int(following[here, action])], value + charged[here, action])
+            walk([*states, int(next_state[here, action])], value + charged[here, action])
 
     walk([0], 0.0)
     return np.maximum.accumulate(best)
@@ -115,8 +115,8 @@ def learned(num: int, lambda_policy: float) -> dict[str, float]:
     begun = time.perf_counter()
     found = pprjax.frontier(task, originals, config, method="learn", key=jax.random.key(0))
     seconds = time.perf_counter() - begun
-    mine = at_most(found, certified.path, certified.distance)
-    near = certified.value - mine <= WITHIN * np.abs(certified.value)
+    rows = at_most(found, certified.index, certified.distance)
+    near = certified.value - rows <= WITHIN * np.abs(certified.value)
     return {
         "lambda_policy": lambda_policy,
         "originals": num,
@@ -128,7 +128,7 @@ def learned(num: int, lambda_policy: float) -> dict[str, float]:
 
 def at_most(front: Frontier, path: np.ndarray, edits: np.ndarray) -> np.ndarray:
     """The best v that a frontier has of these originals with at most so many edits; -inf where it has none."""
-    values = [front.value[(front.path == p) & (front.distance <= e)] for p, e in zip(path, edits, strict=True)]
+    values = [front.value[(front.index == p) & (front.distance <= e)] for p, e in zip(path, edits, strict=True)]
     return np.array([v.max(initial=-np.inf) for v in values])
 
 

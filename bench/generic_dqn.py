@@ -40,7 +40,7 @@ class Rewritten(gymnasium.Env):
 
     def __init__(self, tables: FiniteWorld, horizon: int, config: Config, original: list[int]):
         self.tables, self.horizon, self.original = tables, horizon, original
-        self.available = tables.following != UNAVAILABLE
+        self.available = tables.next_state != UNAVAILABLE
         self.paid = tables.reward + config.lambda_policy * tables.habit
         self.lambda_path = float(config.lambda_path)
         self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (tables.num_rows + horizon + 1,), np.float32)
@@ -61,7 +61,7 @@ class Rewritten(gymnasium.Env):
         choices = np.roll(np.arange(self.action_space.n), -int(action))
         action = choices[np.argmax(self.available[self.row, choices])]
         reward = float(self.paid[self.row, action])
-        self.row = int(self.tables.following[self.row, action])
+        self.row = int(self.tables.next_state[self.row, action])
         self.symbols.append(int(self.tables.symbol[self.row]))
         reached = bool(self.tables.ended[self.row])
         over = reached or len(self.symbols) > self.horizon

@@ -38,9 +38,9 @@ def simulated(num: int, seed: int, first: int = 0) -> pl.DataFrame:
     for k, kind in enumerate(KINDS):
         table = tabulate(pprjax.Task(env, gridworld.agent(env, kind)))
         names = np.array([f"r{s // width}c{s % width}" for s in table.symbol.tolist()])
-        there = table.following >= 0
-        even = there / np.maximum(there.sum(1, keepdims=True), 1)
-        chances = np.where(there, OWN_WAY * np.exp(table.log_prob) + (1 - OWN_WAY) * even, 0.0).cumsum(1)
+        valid = table.next_state >= 0
+        even = valid / np.maximum(valid.sum(1, keepdims=True), 1)
+        chances = np.where(valid, OWN_WAY * np.exp(table.log_prob) + (1 - OWN_WAY) * even, 0.0).cumsum(1)
         size = (num + k) // 2
         path = first + np.arange(size) * 2 + k
         agent = np.array([f"{kind}-{i:02d}" for i in range(EACH)])[rng.integers(EACH, size=size)]
@@ -48,7 +48,7 @@ def simulated(num: int, seed: int, first: int = 0) -> pl.DataFrame:
         for step in range(LONGEST):
             last = table.ended[row] | (step == length - 1)
             draws = rng.random(size) * chances[row, -1]
-            action = np.minimum((draws[:, None] >= chances[row]).sum(1), there.shape[1] - 1)
+            action = np.minimum((draws[:, None] >= chances[row]).sum(1), valid.shape[1] - 1)
             rows = pl.DataFrame(
                 {
                     "agent": agent,
@@ -63,7 +63,7 @@ def simulated(num: int, seed: int, first: int = 0) -> pl.DataFrame:
             rows = rows.with_columns(pl.when(~ends).then(pl.col("action", "reward")))
             frames.append(rows.filter(pl.Series(going)))
             going &= ~last
-            row = np.where(going, table.following[row, action], row)
+            row = np.where(going, table.next_state[row, action], row)
     return pl.concat(frames).sort("path", "step")
 
 

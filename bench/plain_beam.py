@@ -83,8 +83,8 @@ def _grown(search: Search, kept: Kept, config: Config, weight: Any) -> tuple[Kep
         return carry, habits, jnp.where(allowed, value, -jnp.inf), jnp.where(node.alive & sentence.met, ended, -jnp.inf)
 
     carry, habits, value, ended = jax.vmap(look)(kept)
-    worth, at = jax.lax.top_k(value.ravel(), width)
-    parent, action = jnp.divmod(at, task.num_actions)
+    worth, rows = jax.lax.top_k(value.ravel(), width)
+    parent, action = jnp.divmod(rows, task.num_actions)
 
     def follow(parent, action, worth):
         node = jax.tree.map(lambda x: x[parent], kept)

@@ -100,10 +100,10 @@ def originals_of(env, tuning: int, reported: int) -> tuple[Paths, Paths]:
 def worlds(task, originals: Paths, config: Config) -> list[World]:
     """What the PyTorch programs see of the task, for each original."""
     tables = tabulate(task, habit=config.habit)
-    available = (tables.following != UNAVAILABLE) & ~tables.ended[:, None]
+    available = (tables.next_state != UNAVAILABLE) & ~tables.ended[:, None]
     assert originals.actions is not None
     shared = World(
-        following=tables.following,
+        next_state=tables.next_state,
         available=available,
         paid=tables.reward + config.lambda_policy * tables.habit,
         probs=np.where(available, np.exp(tables.log_prob), 0.0),

@@ -47,8 +47,8 @@ def frozen_lake():
 def endless(task):
     """The same grid world, but from the flag every action leads back to the start."""
     params = task.params
-    following = jnp.where(params.terminal[:, None], params.start, params.next_state)
-    return task.replace(params=params.replace(next_state=following, terminal=jnp.zeros_like(params.terminal)))
+    next_row = jnp.where(params.terminal[:, None], params.start, params.next_state)
+    return task.replace(params=params.replace(next_state=next_row, terminal=jnp.zeros_like(params.terminal)))
 
 
 def ours(task):

@@ -185,7 +185,7 @@ def answers(data: Data, task: pprjax.Task, config: pprjax.Config) -> list[Answer
 
 def best(task: pprjax.Task, front: Frontier, i: int) -> Answer | None:
     """The last rung of an original's ladder, whose v is the largest."""
-    rungs = np.flatnonzero(front.path == i)
+    rungs = np.flatnonzero(front.index == i)
     if not rungs.size:
         return None
     first, last = rungs[0], rungs[-1]

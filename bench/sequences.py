@@ -76,7 +76,7 @@ def compared(task: pprjax.Task, originals: np.ndarray, config: Config) -> dict:
     expected = np.stack([brute_force(task, original, config) for original in originals])
     done = time.perf_counter()
     found = np.full(expected.shape, -np.inf)
-    found[front.path, front.distance] = front.value
+    found[front.index, front.distance] = front.value
     found = np.maximum.accumulate(found, axis=1)
     limit = front.limit[:, : expected.shape[1]]
     return {

@@ -154,11 +154,11 @@ def beam_search(task, original, length, config, *, width: int, evidence):
         carry, log_probs = task.log_probs(carry, state)
 
         def child(action):
-            following, _, _ = task.step(key, state, action)
-            match = edit_distance.matches(original, task.symbol(following), costs)
+            next_state, _, _ = task.step(key, state, action)
+            match = edit_distance.matches(original, task.symbol(next_state), costs)
             grown = edit_distance.append(column, match, costs)
             more = habits + link(jnp.exp(log_probs[action]), task.num_actions)
-            return following, carry, grown, more, symbols.at[state.time].set(action)
+            return next_state, carry, grown, more, symbols.at[state.time].set(action)
 
         return jax.vmap(child)(actions)
 
@@ -179,8 +179,8 @@ def beam_search(task, original, length, config, *, width: int, evidence):
         grown = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), jax.vmap(children)(nodes))
         value = jax.vmap(final if step + 1 == task.horizon else worth)(grown)
         value = jnp.where(jnp.repeat(alive, task.num_actions), value, -jnp.inf)
-        best, at = jax.lax.top_k(value, width)
-        nodes, alive = jax.tree.map(partial(jnp.take, indices=at, axis=0), grown), best > -jnp.inf
+        best, rows = jax.lax.top_k(value, width)
+        nodes, alive = jax.tree.map(partial(jnp.take, indices=rows, axis=0), grown), best > -jnp.inf
     return best[0], nodes[-1][0]
 
 

@@ -165,9 +165,12 @@ class Graders:
             theirs = ours.select("sentence", "author").join(
                 theirs, on=["sentence", "author"], how="left", maintain_order="left"
             )
-            mine, other = self.graded(ours), self.graded(theirs)
+            members, other = self.graded(ours), self.graded(theirs)
             edits = grading.compared(ours["distance"].to_list(), theirs["most"].to_list())
-            for name, figures in {"edits": edits, **{n: grading.compared(mine[n], other[n]) for n in mine}}.items():
+            for name, figures in {
+                "edits": edits,
+                **{n: grading.compared(members[n], other[n]) for n in members},
+            }.items():
                 rows.append({"lambda_path": lambda_path, "grader": name, "pairs": len(ours), **figures})
         return rows
 
@@ -181,7 +184,7 @@ def beside_beam(
     for author in authors:
         tasks = [text.task(author, sentence, towards=towards) for sentence, towards in wanted]
         aims = [(task, text.paths(task, [sentence])) for task, (sentence, _) in zip(tasks, wanted, strict=True)]
-        mine, calls, seconds = (np.array(x) for x in zip(*(searched(*aim, config) for aim in aims), strict=True))
+        members, calls, seconds = (np.array(x) for x in zip(*(searched(*aim, config) for aim in aims), strict=True))
         steps = len(JUDGED) * (tasks[0].horizon - 1)
         widths = 8 * np.ceil(calls / (8 * steps)).astype(int)  # of few sizes, which are compiled once
         beamed = [beams(*aim, config, int(width)) for aim, width in zip(aims, widths, strict=True)]
@@ -193,11 +196,11 @@ def beside_beam(
                 "lambda_path": pair[0],
                 "lambda_policy": pair[1],
                 "author": author.name,
-                "R": float(mine[answered].mean()),
+                "R": float(members[answered].mean()),
                 "R_beam": float(theirs[answered].mean()),
                 "beam_answers": float(answered.mean()),
-                "at_least_beam": float((mine >= theirs - TOLERANCE).mean()),
-                "largest_shortfall": float((np.maximum(theirs - mine, 0.0) / np.abs(theirs))[answered].max()),
+                "at_least_beam": float((members >= theirs - TOLERANCE).mean()),
+                "largest_shortfall": float((np.maximum(theirs - members, 0.0) / np.abs(theirs))[answered].max()),
                 "calls": float(calls.mean()),
                 "beam_calls": float(np.mean(widths * steps + len(JUDGED))),
                 "seconds": float(np.median(seconds)),

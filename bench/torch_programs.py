@@ -38,7 +38,7 @@ class Settings:
 class World:
     """One original in a world of S rows, A actions and horizon T. Row 0 is the start."""
 
-    following: np.ndarray  # int[S, A], the next row
+    next_state: np.ndarray  # int[S, A], the next row
     available: np.ndarray  # bool[S, A]
     paid: np.ndarray  # float[S, A], what a step adds to R; R_path comes apart
     probs: np.ndarray  # float[S, A], P_A; 0 where not available
@@ -71,7 +71,7 @@ class QNetwork(nn.Module):
 
     def __init__(self, world: World, settings: Settings):
         super().__init__()
-        (num_states, self.num_actions), width = world.following.shape, settings.width
+        (num_states, self.num_actions), width = world.next_state.shape, settings.width
         self.mended = settings.mended
         self.state, self.last = nn.Embedding(num_states, width), nn.Linear(width, self.num_actions)
         first = [self.state]
@@ -85,13 +85,13 @@ class QNetwork(nn.Module):
         for layer in first:
             nn.init.normal_(layer.weight, std=width**-0.5)
 
-    def forward(self, state: torch.Tensor, position: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        """Q of all actions: [M, A]. `at` is t, [M] or, the same for all, [1]."""
+    def forward(self, state: torch.Tensor, position: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Q of all actions: [M, A]. `rows` is t, [M] or, the same for all, [1]."""
         if not self.mended:
             return self.last(self.state(state).relu_())
-        x = (self.state(state) + self.position(position) + self.time(at)).relu_()
-        last = self.last_at(at).view(-1, self.num_actions, x.shape[1])
-        extra = x @ last[0].T if len(at) == 1 else (last @ x[:, :, None])[:, :, 0]
+        x = (self.state(state) + self.position(position) + self.time(rows)).relu_()
+        last = self.last_at(rows).view(-1, self.num_actions, x.shape[1])
+        extra = x @ last[0].T if len(rows) == 1 else (last @ x[:, :, None])[:, :, 0]
         return self.last(x) + extra
 
 
@@ -112,17 +112,17 @@ class Replay:
         lane, t = np.nonzero(steps < lanes.lengths[which, None])
         lane = which[lane]
         last, missed = t == lanes.lengths[lane] - 1, ~lanes.met[lane]
-        here, there = (lane, t), (lane, t + 1)
+        here, valid = (lane, t), (lane, t + 1)
         parts = lanes.rows[here], lanes.positions[here], t, lanes.actions[here]
-        whole = np.stack([*parts, lanes.rows[there], lanes.positions[there], last, missed], axis=1)
-        at = (self.stored + np.arange(len(t))) % self.size
-        self.whole[at] = torch.from_numpy(whole)
-        self.reward[at] = torch.from_numpy(scale * lanes.rewards[here]).float()
+        whole = np.stack([*parts, lanes.rows[valid], lanes.positions[valid], last, missed], axis=1)
+        rows = (self.stored + np.arange(len(t))) % self.size
+        self.whole[rows] = torch.from_numpy(whole)
+        self.reward[rows] = torch.from_numpy(scale * lanes.rewards[here]).float()
         self.stored += len(t)
 
     def draw(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        at = torch.randint(min(self.stored, self.size), (count,))
-        return self.whole[at], self.reward[at]
+        rows = torch.randint(min(self.stored, self.size), (count,))
+        return self.whole[rows], self.reward[rows]
 
 
 class Learner:
@@ -135,7 +135,7 @@ class Learner:
         self.target.load_state_dict(self.net.state_dict())
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=settings.learning_rate, fused=True)
         self.replays = [Replay(settings.memory) for _ in range(1 + settings.mended)]  # of the best, and of any
-        self.counts = np.zeros(world.following.shape)
+        self.counts = np.zeros(world.next_state.shape)
         self.sampled, self.scale = 0, 0.0
         self.best, self.best_missed = (False, -np.inf), -np.inf  # (met, R); the largest R that misses the goal
         self.best_actions = np.zeros(0, np.int64)
@@ -172,12 +172,12 @@ class Learner:
         """One minibatch step of Adam on the Huber loss; a path that misses the goal is charged at its end."""
         count = self.settings.batch_size // len(self.replays)
         whole, reward = map(torch.cat, zip(*(replay.draw(count) for replay in self.replays), strict=True))
-        state, position, at, action, following, next_position, last, missed = whole.unbind(1)
+        state, position, rows, action, next_state, next_position, last, missed = whole.unbind(1)
         with torch.no_grad():
-            q = self.target(following, next_position, at + 1).masked_fill_(self.unavailable[following], -torch.inf)
+            q = self.target(next_state, next_position, rows + 1).masked_fill_(self.unavailable[next_state], -torch.inf)
             paid = reward - self.scale * self.miss_penalty() * (missed & last)
             target = paid + torch.where(last == 1, 0.0, q.max(1).values)
-        value = self.net(state, position, at).gather(1, action[:, None])[:, 0]
+        value = self.net(state, position, rows).gather(1, action[:, None])[:, 0]
         self.optimizer.zero_grad()
         nn.functional.smooth_l1_loss(value, target).backward()
         self.optimizer.step()
@@ -241,12 +241,12 @@ def sample(world: World, learner: Learner) -> Lanes:
             values = learner.values(here, positions[active[greedy], t], t) + bonus[here]
             action[greedy] = np.argmax(np.where(world.available[here], values, -np.inf), axis=1)
         actions[active, t] = action
-        rows[active, t + 1] = following = world.following[row, action]
+        rows[active, t + 1] = next_state = world.next_state[row, action]
         np.add.at(learner.counts, (row, action), 1)
         if learner.settings.mended:
-            column[active] = appended(world, column[active], following)
+            column[active] = appended(world, column[active], next_state)
             smallest[active, t + 1], positions[active, t + 1] = alignment(column[active])
-        ends = world.ended[following]
+        ends = world.ended[next_state]
         lengths[active[ends]] = t + 1
         active = active[~ends]
         if not active.size:

@@ -97,14 +97,14 @@ class Contexts:
     """P_A by the longest context that is known: the last symbols, as many as were seen together in training."""
 
     log_probs: jax.Array  # float[S, V], after each of S contexts
-    following: jax.Array  # int32[S, V + 1], the context after one more symbol, the start among them
+    next_state: jax.Array  # int32[S, V + 1], the context after one more symbol, the start among them
 
     def init(self) -> Int[Array, ""]:
         """The empty context."""
         return jnp.int32(0)
 
     def step(self, carry: Int[Array, ""], state) -> tuple[Int[Array, ""], Float[Array, " V"]]:
-        context = self.following[carry, state.symbol]
+        context = self.next_state[carry, state.symbol]
         return context, self.log_probs[context]
 
 
@@ -128,14 +128,14 @@ def contexts(
     known = sorted(counts, key=len)
     number = {context: i for i, context in enumerate(known)}
     probs = np.empty((len(known), num_symbols))
-    following = np.zeros((len(known), num_symbols + 1), np.int32)
+    next_state = np.zeros((len(known), num_symbols + 1), np.int32)
     for i, context in enumerate(known):
         shorter = probs[number[context[1:]]] if context else np.full(num_symbols, 1 / num_symbols)
         probs[i] = (counts[context] + strength * shorter) / (counts[context].sum() + strength)
         for symbol in range(num_symbols + 1):
             longer = (*context, symbol)[-order:] if order else ()
-            following[i, symbol] = next(number[longer[k:]] for k in range(len(longer) + 1) if longer[k:] in number)
-    return Contexts(jnp.asarray(np.log(probs), jnp.float32), jnp.asarray(following))
+            next_state[i, symbol] = next(number[longer[k:]] for k in range(len(longer) + 1) if longer[k:] in number)
+    return Contexts(jnp.asarray(np.log(probs), jnp.float32), jnp.asarray(next_state))
 
 
 def distances(some: Int[np.ndarray, "N L"], others: Int[np.ndarray, "M L"]) -> Int[np.ndarray, "N M"]:
@@ -181,11 +181,11 @@ def broken(trace: Sequence[int], rules: Sequence[Rule]) -> float:
 
 
 def _kept(row: list[int], name: str, a: int, b: int | None = None) -> bool:
-    at, to = ([i for i, symbol in enumerate(row) if symbol == x] for x in (a, b))
+    rows, to = ([i for i, symbol in enumerate(row) if symbol == x] for x in (a, b))
     if b is None:
-        return {"init": row[:1] == [a], "last": row[-1:] == [a], "exactly": len(at) == 1}[name]
-    if not (at and to):
+        return {"init": row[:1] == [a], "last": row[-1:] == [a], "exactly": len(rows) == 1}[name]
+    if not (rows and to):
         return False
-    before, after = at[0] < to[0], at[-1] < to[-1]
+    before, after = rows[0] < to[0], rows[-1] < to[-1]
     held = {"co_existence": True, "precedence": before, "response": after, "succession": before and after}
-    return (held | {"not_succession": to[-1] < at[0]})[name]
+    return (held | {"not_succession": to[-1] < rows[0]})[name]

@@ -147,8 +147,8 @@ def check_actions(task: Task, paths: Paths, name: str = "originals") -> None:
     if paths.actions is None:
         return
     actions, lengths = np.asarray(paths.actions), np.asarray(paths.lengths)
-    there = np.arange(actions.shape[1]) < lengths[:, None] - 1
-    bad = np.argwhere(there & ((actions < 0) | (actions >= task.num_actions)))
+    valid = np.arange(actions.shape[1]) < lengths[:, None] - 1
+    bad = np.argwhere(valid & ((actions < 0) | (actions >= task.num_actions)))
     if bad.size:
         b, t = bad[0]
         raise UserError(

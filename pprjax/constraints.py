@@ -97,8 +97,8 @@ class Constraints:
         if self.forbidden_transitions is None:
             return jnp.zeros(jnp.broadcast_shapes(jnp.shape(before), jnp.shape(after)), bool)
         pairs = jnp.asarray(self.forbidden_transitions)
-        here, there = jnp.asarray(before)[..., None] == pairs[:, 0], jnp.asarray(after)[..., None] == pairs[:, 1]
-        return (here & there).any(-1)
+        here, valid = jnp.asarray(before)[..., None] == pairs[:, 0], jnp.asarray(after)[..., None] == pairs[:, 1]
+        return (here & valid).any(-1)
 
     def affords(self, regrets: Float[Array, "*b"]) -> Bool[Array, "*b"]:
         """Whether steps of these regrets, at most 0, cost no more than `max_regret`, but for rounding."""

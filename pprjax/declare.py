@@ -244,13 +244,15 @@ def broken(rules: tuple[Rule, ...], symbols: Int[Array, " n"]) -> Int[Array, ""]
     known = np.unique([symbol for rule in rules for symbol in rule.symbols])
     alone = [automaton(rule).over(known) for rule in rules]
     largest = max(one.num_states for one in alone)
-    following = jnp.asarray(np.stack([np.pad(one.following, ((0, largest - one.num_states), (0, 0))) for one in alone]))
+    next_state = jnp.asarray(
+        np.stack([np.pad(one.next_state, ((0, largest - one.num_states), (0, 0))) for one in alone])
+    )
     accepting = jnp.asarray(np.stack([np.pad(one.accepting, (0, largest - one.num_states)) for one in alone]))
     each = jnp.arange(len(rules))
 
     def read(states, x):
         kind, inside = x
-        return jnp.where(inside, following[each, states, kind], states), None
+        return jnp.where(inside, next_state[each, states, kind], states), None
 
     symbols = jnp.asarray(symbols)
     states, _ = jax.lax.scan(read, jnp.zeros(len(rules), jnp.int32), (kinds(known, symbols), symbols != PAD))

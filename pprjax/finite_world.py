@@ -34,7 +34,7 @@ class FiniteWorld:
     chance decides, `pprjax.baselines` write all states out: row i is state i, and what follows it is the likeliest.
     """
 
-    following: Any  # int32[N, A], the row each action leads to, or UNAVAILABLE
+    next_state: Any  # int32[N, A], the row each action leads to, or UNAVAILABLE
     reward: Any  # float32[N, A]
     habit: Any  # float32[N, A], what each action adds to R_policy
     log_prob: Any  # float32[N, A], log P_A
@@ -45,11 +45,11 @@ class FiniteWorld:
 
     @property
     def num_rows(self) -> int:
-        return self.following.shape[0]
+        return self.next_state.shape[0]
 
     @property
     def num_actions(self) -> int:
-        return self.following.shape[1]
+        return self.next_state.shape[1]
 
 
 def tabulate(task: Task, *, habit: Habit = "regret") -> FiniteWorld:
@@ -82,13 +82,13 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> FiniteWorld:
             part = jax.tree.map(lambda x, low=low: x[low : low + FRONTIER], frontier)
             block, found = _expand(task, part, habit)
             open_edges = np.argwhere(block.available & ~part.ended[:, None])
-            targets = jax.tree.map(lambda x, at=open_edges: x[at[:, 0], at[:, 1]], found)
+            targets = jax.tree.map(lambda x, index=open_edges: x[index[:, 0], index[:, 1]], found)
             _check_id(targets.state_id, num_states)
             keys = targets.state_id.astype(np.int64) * 2 + targets.ended
             fresh, first = np.unique(keys, return_index=True)
             first = np.sort(first[row_of.reshape(-1)[fresh] == UNAVAILABLE])
             if first.size:
-                added = jax.tree.map(lambda x, at=first: x[at], targets)
+                added = jax.tree.map(lambda x, index=first: x[index], targets)
                 row_of.reshape(-1)[keys[first]] = count + np.arange(len(first))
                 count += len(first)
                 limits.check_edges(1, count, task.num_actions)
@@ -96,19 +96,19 @@ def tabulate(task: Task, *, habit: Habit = "regret") -> FiniteWorld:
                 pending.append(added)
             if not id_is_all:
                 others = np.setdiff1d(np.arange(len(keys)), first)[:FRONTIER]
-                again.append(jax.tree.map(lambda x, at=others: x[at], targets))
-            following = np.full(block.available.shape, UNAVAILABLE, np.int32)
-            following[open_edges[:, 0], open_edges[:, 1]] = row_of.reshape(-1)[keys]
+                again.append(jax.tree.map(lambda x, index=others: x[index], targets))
+            next_state = np.full(block.available.shape, UNAVAILABLE, np.int32)
+            next_state[open_edges[:, 0], open_edges[:, 1]] = row_of.reshape(-1)[keys]
             blocks.append(block)
-            followings.append(following)
+            followings.append(next_state)
 
     rows = jax.tree.map(lambda *parts: np.concatenate(parts), *seen)
     edges = jax.tree.map(lambda *parts: np.concatenate(parts), *blocks)
-    following = np.concatenate(followings)
+    next_state = np.concatenate(followings)
     for states in again:
-        _check_alike(task, states, row_of, following, edges)
+        _check_alike(task, states, row_of, next_state, edges)
     return FiniteWorld(
-        following=following,
+        next_state=next_state,
         reward=edges.reward,
         habit=edges.habit,
         log_prob=edges.log_prob,
@@ -147,14 +147,14 @@ def _expand(task: Task, part: _Found, habit: Habit) -> tuple[_Expansion, _Found]
     block, found = jax.tree.map(
         lambda x: x[:size], jax.device_get(_expansions(task, padded, part.state_id[0], habit=habit))
     )
-    there = block.available & ~part.ended[:, None]
+    valid = block.available & ~part.ended[:, None]
     for name, values in {"policy.step": block.log_prob, "env: the reward": block.reward}.items():
-        strange = np.argwhere(there & np.isnan(values))
+        strange = np.argwhere(valid & np.isnan(values))
         if strange.size:
             raise UserError(
                 f"{name}: expected numbers, got NaN for action {strange[0, 1]} in state {part.state_id[strange[0, 0]]}"
             )
-    chance = np.argwhere(there & ~block.agrees)
+    chance = np.argwhere(valid & ~block.agrees)
     if chance.size:
         row, action = chance[0]
         raise UserError(
@@ -164,7 +164,7 @@ def _expand(task: Task, part: _Found, habit: Habit) -> tuple[_Expansion, _Found]
     return block, found
 
 
-def _check_alike(task: Task, states: _Found, row_of: np.ndarray, following: np.ndarray, edges: _Expansion) -> None:
+def _check_alike(task: Task, states: _Found, row_of: np.ndarray, next_state: np.ndarray, edges: _Expansion) -> None:
     """Raise a ValueError where one of these states, at most FRONTIER, acts otherwise than the row of its id says."""
     if not len(states.state_id):
         return
@@ -172,7 +172,7 @@ def _check_alike(task: Task, states: _Found, row_of: np.ndarray, following: np.n
     row = row_of[states.state_id, states.ended.astype(int)]
     goes_on = block.available & ~states.ended[:, None]
     leads = np.where(goes_on, row_of[found.state_id, found.ended.astype(int)], UNAVAILABLE)
-    same = (leads == following[row]) & (~goes_on | np.isclose(block.reward, edges.reward[row], rtol=1e-4, atol=1e-5))
+    same = (leads == next_state[row]) & (~goes_on | np.isclose(block.reward, edges.reward[row], rtol=1e-4, atol=1e-5))
     same &= ~goes_on | np.isclose(np.exp(block.log_prob), np.exp(edges.log_prob[row]), rtol=1e-3, atol=1e-5)
     unlike = np.argwhere(~same)
     if unlike.size:

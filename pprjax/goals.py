@@ -24,7 +24,7 @@ class Outcome:
 
     state: Any  # the world's final state
     reached: jax.Array  # bool[], the world's own `reached_goal` there
-    reward_goal: jax.Array  # float[], R_goal of the path, Σ r_t
+    r_goal: jax.Array  # float[], R_goal of the path, Σ r_t
     magnitude: jax.Array | None = None  # float[], Σ|r_t|; None: |R_goal|, as where no reward is negative
     state_id: jax.Array | None = None  # int32[], the number of the final state, where the world numbers its states
     class_probs: jax.Array | None = None  # float[C], what the world's classifier thinks of the path, where it has one
@@ -32,7 +32,7 @@ class Outcome:
     @property
     def tolerance(self) -> Float[Array, ""]:
         """What R_goal must differ by to differ."""
-        return TOLERANCE * (jnp.abs(self.reward_goal) if self.magnitude is None else self.magnitude)
+        return TOLERANCE * (jnp.abs(self.r_goal) if self.magnitude is None else self.magnitude)
 
 
 @runtime_checkable
@@ -44,7 +44,7 @@ class Goal(Protocol):
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]: ...
 
-    def of(self, original_reward_goal: Float[Array, ""], magnitude: Float[Array, ""] | float = 0.0, /) -> Goal:
+    def of(self, original_goal: Float[Array, ""], magnitude: Float[Array, ""] | float = 0.0, /) -> Goal:
         """The goal for an original path that earned this R_goal = Σ r_t, with magnitude = Σ|r_t|."""
         ...
 
@@ -71,7 +71,7 @@ class AtLeast:
     uses_reward: ClassVar[bool] = True
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
-        return outcome.reward_goal >= self.x - outcome.tolerance
+        return outcome.r_goal >= self.x - outcome.tolerance
 
     def of(self, *earned) -> AtLeast:
         del earned
@@ -86,10 +86,10 @@ class Improved:
     uses_reward: ClassVar[bool] = True
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
-        return outcome.reached & (outcome.reward_goal > self.above + outcome.tolerance)
+        return outcome.reached & (outcome.r_goal > self.above + outcome.tolerance)
 
-    def of(self, original_reward_goal, magnitude=0.0, /) -> Improved:
-        return Improved(original_reward_goal + TOLERANCE * magnitude)
+    def of(self, original_goal, magnitude=0.0, /) -> Improved:
+        return Improved(original_goal + TOLERANCE * magnitude)
 
 
 @struct.dataclass
@@ -100,7 +100,7 @@ class Condition:
     uses_reward: ClassVar[bool] = True
 
     def __call__(self, outcome: Outcome) -> Bool[Array, ""]:
-        met = self.function(outcome.state, outcome.reward_goal)
+        met = self.function(outcome.state, outcome.r_goal)
         if met is False or jnp.shape(met) != () or jnp.result_type(met) != jnp.bool_:
             raise UserError(
                 f"goal: expected a function of (state, R_goal) that gives a bool[], got {met!r}; a state is compared "

@@ -172,22 +172,22 @@ def listed(
 ) -> Frontier:
     """These rows of the ladders: original, e, and place where there is more than one."""
     path, rung, *place = rows
-    at = jax.tree.map(lambda x: np.asarray(x)[rows], replace(points.best, min_distance=None))
-    num_actions = (at.actions != PAD).sum(1).astype(np.int32)
+    index = jax.tree.map(lambda x: np.asarray(x)[rows], replace(points.best, min_distance=None))
+    num_actions = (index.actions != PAD).sum(1).astype(np.int32)
     bound = np.minimum(points.limit, points.unseen)[path, rung] if place else points.limit[path, rung]
-    distance, value = rung.astype(np.int32), at.value
-    if at.distance is not None:
-        distance, value = at.distance, objective.of(path).value(at.goal, at.r_policy)
+    distance, value = rung.astype(np.int32), index.value
+    if index.distance is not None:
+        distance, value = index.distance, objective.of(path).value(index.goal, index.r_policy)
     found = Tally(
-        path=path,
-        paths=Paths(at.symbols, num_actions + 1, at.actions),
+        index=path,
+        paths=Paths(index.symbols, num_actions + 1, index.actions),
         value=value,
-        goal=at.goal,
-        r_policy=at.r_policy,
-        log_prob=at.log_prob,
+        goal=index.goal,
+        r_policy=index.r_policy,
+        log_prob=index.log_prob,
         distance=distance,
-        reached=at.reached,
-        terminated=at.terminated,
+        reached=index.reached,
+        terminated=index.terminated,
         met=None if goal is None else np.ones(len(path), bool),
     )
     return frontier_of(

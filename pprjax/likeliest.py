@@ -19,7 +19,7 @@ from pprjax.task import State, Task
 class Steps:
     """Every step of a small deterministic world of S states, under a P_A without memory."""
 
-    following: jax.Array  # int32[S, A], the state each action leads to
+    next_state: jax.Array  # int32[S, A], the state each action leads to
     usable: jax.Array  # bool[S, A], the action is available
     ended: jax.Array  # bool[S, A], the world ends a path with it
     reward: jax.Array  # float[S, A]
@@ -33,9 +33,9 @@ def all_steps(task: Task) -> Steps | None:
     states = task.all_states() if getattr(task.env, "deterministic", False) else None
     if states is None or jax.tree.leaves(task.policy.init()):
         return None
-    following, usable, ended, reward = moves(task, states)
+    next_state, usable, ended, reward = moves(task, states)
     log_prob = jax.vmap(lambda state: task.log_probs(task.policy.init(), state)[1])(states)
-    return Steps(following, usable, ended, reward, log_prob, symbol=jax.vmap(task.symbol)(states))
+    return Steps(next_state, usable, ended, reward, log_prob, symbol=jax.vmap(task.symbol)(states))
 
 
 def moves(
@@ -73,8 +73,8 @@ def likeliest_actions(steps: Steps, symbols: Int[Array, " n"], length: Int[Array
 
     def back(to_come, x):  # to_come: [4, S], of the best way from a state on, in the order of what counts
         wanted, inside = x
-        leads = steps.usable & (steps.symbol[steps.following] == wanted) & inside
-        worth = own + jnp.where(steps.ended, 0.0, to_come[:, steps.following])
+        leads = steps.usable & (steps.symbol[steps.next_state] == wanted) & inside
+        worth = own + jnp.where(steps.ended, 0.0, to_come[:, steps.next_state])
         best = leads
         for rank in worth:
             best &= rank == jnp.max(rank, axis=1, where=best, initial=-jnp.inf, keepdims=True)

@@ -54,14 +54,14 @@ class Objective:
         weights = jax.tree.map(lambda weight: np.asarray(weight, float), self)
         return jax.tree.map(lambda weight: weight[rows] if weight.ndim else weight, weights)
 
-    def value(self, reward_goal: Any, reward_policy: Any) -> Any:
+    def value(self, r_goal: Any, r_policy: Any) -> Any:
         """v = R_goal + λ_policy·R_policy, [*b] of NumPy or JAX: R without what it says of closeness."""
-        return reward_goal + self.lambda_policy * reward_policy
+        return r_goal + self.lambda_policy * r_policy
 
-    def reward(self, reward_goal: Any, reward_policy: Any, distance: Any) -> Any:
+    def reward(self, r_goal: Any, r_policy: Any, distance: Any) -> Any:
         """R (Eq. 5) of paths at distances d, [*b] of NumPy or JAX."""
         weights = dict(lambda_path=self.lambda_path, lambda_policy=self.lambda_policy)
-        return total(reward_goal, closeness(distance), reward_policy, **weights)
+        return total(r_goal, closeness(distance), r_policy, **weights)
 
 
 def check_own_steps(objective: Objective, constraints: Constraints | None = None) -> None:

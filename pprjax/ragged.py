@@ -80,8 +80,8 @@ class Ragged:
     def row(self, s: Int[Array, ""], fill: Any) -> Shaped[Array, " A"]:
         """The A numbers of a row, `fill` where it has no more."""
         begin, length = self._place(s)
-        there = jnp.arange(self.width) < length
-        return jnp.where(there, slice_of(jnp.asarray(self.values), begin, self.width), fill)
+        valid = jnp.arange(self.width) < length
+        return jnp.where(valid, slice_of(jnp.asarray(self.values), begin, self.width), fill)
 
     def entry(self, s: Int[Array, ""], a: Any, fill: Any) -> Shaped[Array, ""]:
         """One number of a row, `fill` beyond its end."""

@@ -30,7 +30,7 @@ class RecourseState(environment.EnvState):
     column: Any  # of the edit distance
     smallest: jax.Array  # m, the smallest entry of the column
     position: jax.Array  # int32[], j: the position in τ₀ of the best alignment so far
-    reward_goal: jax.Array  # float[], R_goal so far
+    r_goal: jax.Array  # float[], R_goal so far
     magnitude: jax.Array  # float[], Σ|r| so far
     over: jax.Array  # bool[]
 
@@ -94,7 +94,7 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
         smallest, position = edit_distance.alignment(column, original.symbols, original.length, costs)
         begun = RecourseState(
             time=jnp.int32(0), state=state, carry=task.policy.init(), column=column, smallest=smallest,
-            position=position, reward_goal=zero, magnitude=zero, over=~task.available(state).any(),
+            position=position, r_goal=zero, magnitude=zero, over=~task.available(state).any(),
         )  # fmt: skip
         return self.observe(key, begun, None, params), begun
 
@@ -116,13 +116,13 @@ class RecourseEnv(environment.Environment[RecourseState, RecourseParams]):
         closer = similarity(jnp.where(over, distance, smallest)) - before
         after = RecourseState(
             time=state.time + 1, state=inner, carry=carry, column=column, smallest=smallest, position=position,
-            reward_goal=state.reward_goal + reward, magnitude=state.magnitude + jnp.abs(reward), over=over,
+            r_goal=state.r_goal + reward, magnitude=state.magnitude + jnp.abs(reward), over=over,
         )  # fmt: skip
-        outcome = task.outcome(inner, terminated, after.reward_goal, after.magnitude)
+        outcome = task.outcome(inner, terminated, after.r_goal, after.magnitude)
         met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
         paid = objective.value(reward, habit) + objective.lambda_path * closer
         paid = paid - jnp.where(over & ~met, params.penalty, 0.0)
-        info = {"distance": distance, "reward_goal": after.reward_goal, "met": met, "action": action}
+        info = {"distance": distance, "r_goal": after.r_goal, "met": met, "action": action}
         return self.observe(key, after, action, params), after, paid, over, info
 
     def observe(self, key: jax.Array, state: RecourseState, action: Any, params: RecourseParams) -> Float[Array, " n"]:

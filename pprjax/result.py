@@ -33,7 +33,7 @@ class Recourse:
     """
 
     originals: Paths  # B
-    path: np.ndarray  # int32[R], which original the row answers
+    index: np.ndarray  # int32[R], which original the row answers
     rank: np.ndarray  # int32[R], 1 for the best
     paths: Paths  # R, symbols and actions
     reward: np.ndarray  # float[R], R (Eq. 5)
@@ -69,16 +69,16 @@ class Recourse:
             return np.where(self.bound == self.reward, 0.0, self.bound - self.reward)
 
     def to_frame(self) -> pl.DataFrame:
-        """One row a path; `path` is the number of its original."""
+        """One row a path; `path` is the `index` of its original."""
         own = {"reward": self.reward, "bound": self.bound}
         more = {
-            "greedy_reward": self.greedy_reward[self.path],
-            "lambda_path": self.lambda_path[self.path],
-            "lambda_policy": self.lambda_policy[self.path],
-            "diversity": self.diversity[self.path],
+            "greedy_reward": self.greedy_reward[self.index],
+            "lambda_path": self.lambda_path[self.index],
+            "lambda_policy": self.lambda_policy[self.index],
+            "diversity": self.diversity[self.index],
             "reliability": self.reliability,
             "reliability_error": self.reliability_error,
-            "policy_reliability": self.policy_reliability[self.path],
+            "policy_reliability": self.policy_reliability[self.index],
         }
         return _frame(self, own, more)
 
@@ -116,7 +116,7 @@ class Frontier:
     """
 
     originals: Paths  # B
-    path: np.ndarray  # int32[F], which original the row answers; one that no path answers has no row
+    index: np.ndarray  # int32[F], which original the row answers; one that no path answers has no row
     rank: np.ndarray  # int32[F], 1 for the best path of so many edits
     distance: np.ndarray  # int32[F], d; float[F] where symbols are vectors
     value: np.ndarray  # float[F], v
@@ -131,7 +131,7 @@ class Frontier:
     apart: EditCosts | RealCosts = struct.field(pytree_node=False, default=EditCosts())  # of diversity
 
     def __len__(self) -> int:
-        return len(self.path)
+        return len(self.index)
 
     def __repr__(self) -> str:
         return f"Frontier({len(self)} points for {len(self.originals)} originals: {_counted(self.status)})"
@@ -144,7 +144,7 @@ class Frontier:
     @property
     def method(self) -> np.ndarray:
         """str[F], how each path was found."""
-        return self.answered_by[self.path]
+        return self.answered_by[self.index]
 
     def at(self, lambda_path: float | Float[np.ndarray, " B"]) -> Recourse:
         """The best path of each original at this λ_path, one number or one for each; of equals the one of fewer edits.
@@ -161,13 +161,13 @@ class Frontier:
                 f"lambda_path: expected a number of at least 0, or one for each of {size}, got {lambda_path}"
             )
         weights = np.broadcast_to(weights, size)
-        close = closeness(self.distance, weights[self.path])
-        order = np.lexsort((self.rank, self.distance, -(self.value + close), self.path))
-        first = order[np.unique(self.path[order], return_index=True)[1]]
+        close = closeness(self.distance, weights[self.index])
+        order = np.lexsort((self.rank, self.distance, -(self.value + close), self.index))
+        first = order[np.unique(self.index[order], return_index=True)[1]]
         chosen = np.full(size, -1)
-        chosen[self.path[first]] = self.rung[first]
-        rows = np.flatnonzero(self.rung == chosen[self.path])
-        rows = rows[np.lexsort((-(self.value + close)[rows], self.path[rows]))]
+        chosen[self.index[first]] = self.rung[first]
+        rows = np.flatnonzero(self.rung == chosen[self.index])
+        rows = rows[np.lexsort((-(self.value + close)[rows], self.index[rows]))]
         closest = closeness(np.arange(self.limit.shape[1]), weights[:, None])
         limit = (self.limit + closest).max(1)
         known = np.maximum.accumulate(self._values(weights), axis=1)
@@ -176,7 +176,7 @@ class Frontier:
             near = self.limit - known <= ROUNDING * (1.0 + terms + np.abs(self.limit))
             proved = (self.limit == known) | (near & np.isfinite(self.limit))
         limit = np.where(proved.all(1), -np.inf, limit)
-        bound = np.where(self.rank == 1, limit[self.path], self.bound + close)
+        bound = np.where(self.rank == 1, limit[self.index], self.bound + close)
         return self.rows_at(rows, weights, bound[rows], limit)
 
     def rows_at(
@@ -194,54 +194,54 @@ class Frontier:
             limit: on R of the originals that have no row.
         """
         size = len(self.originals)
-        none = np.setdiff1d(np.arange(size), self.path[rows])
-        path = np.append(self.path[rows], none)
+        none = np.setdiff1d(np.arange(size), self.index[rows])
+        path = np.append(self.index[rows], none)
         order = np.argsort(path, kind="stable")
         path, row = path[order].astype(np.int32), np.append(rows, np.full(len(none), -1))[order]
-        there = row >= 0
+        valid = row >= 0
 
         def take(values, otherwise):
             values = np.asarray(values)
             blank = np.full((len(row), *values.shape[1:]), otherwise, values.dtype)
-            blank[there] = values[row[there]]
+            blank[valid] = values[row[valid]]
             return blank
 
         symbols = take(self.paths.symbols, fill_of(self.paths.symbols))
         symbols[:, 0] = np.asarray(self.originals.symbols)[path, 0]
         paths = Paths(symbols, take(self.paths.lengths, 1), take(self.paths.actions, PAD))
-        worth = self.value + closeness(self.distance, weights[self.path])
+        worth = self.value + closeness(self.distance, weights[self.index])
         reward = take(worth, -np.inf)
         blank = {"goal": np.nan, "path": np.nan, "r_policy": np.nan, "policy": np.nan, "distance": -1, "violations": -1}
         return Recourse(
             originals=self.originals,
-            path=path,
+            index=path,
             rank=ranks(path),
             paths=paths,
             reward=reward,
             bound=np.maximum(np.append(bound, limit[none])[order], reward),
             method=self.answered_by[path],
             scores=Scores(**{name: take(getattr(self.scores, name), value) for name, value in blank.items()}),
-            status=np.where(there, take(self.status.astype("U12"), ""), "infeasible"),
+            status=np.where(valid, take(self.status.astype("U12"), ""), "infeasible"),
             original_goal=self.original_goal,
             lambda_path=weights,
             lambda_policy=self.lambda_policy,
             diversity=metrics.diversity(paths, path, size, self.apart),
             **untrained(size),
-            **surely(there & (self.answered_by[path] != "learn"), size),  # which may be in a world of chance
+            **surely(valid & (self.answered_by[path] != "learn"), size),  # which may be in a world of chance
         )
 
     def _values(self, weights: Float[np.ndarray, " B"]) -> Float[np.ndarray, "B E"]:
         """F(e), -inf where there is no row; of vectors the v that is worth at e what that of the row is at d."""
         values, first = np.full(self.limit.shape, -np.inf), self.rank == 1
-        path, rung, weight = self.path[first], self.rung[first], weights[self.path[first]]
+        path, rung, weight = self.index[first], self.rung[first], weights[self.index[first]]
         value = self.value[first] + (closeness(self.distance[first], weight) - closeness(rung, weight))
         values[path, np.minimum(rung, self.limit.shape[1] - 1)] = value
         return values
 
     def to_frame(self) -> pl.DataFrame:
-        """One row a point; `path` is the number of its original."""
+        """One row a point; `path` is the `index` of its original."""
         own = {"value": self.value, "bound": self.bound}
-        return _frame(self, own, {"lambda_policy": self.lambda_policy[self.path]})
+        return _frame(self, own, {"lambda_policy": self.lambda_policy[self.index]})
 
     def save(self, path: str | os.PathLike) -> None:
         """Write `to_frame` as parquet or CSV, by the ending of the path; whole or not at all."""
@@ -286,7 +286,7 @@ def _frame(found: Recourse | Frontier, own: dict[str, np.ndarray], more: dict[st
     scores = found.scores
     return pl.DataFrame(
         {
-            "path": found.path,
+            "path": found.index,
             "rank": found.rank,
             "status": found.status.tolist(),
             "method": found.method.tolist(),
@@ -298,9 +298,9 @@ def _frame(found: Recourse | Frontier, own: dict[str, np.ndarray], more: dict[st
             "distance": scores.distance,
             "violations": scores.violations,
             "length": np.asarray(found.paths.lengths),
-            "original_goal": found.original_goal[found.path],
+            "original_goal": found.original_goal[found.index],
             **more,
-            **_sequences(found.originals[found.path], found.paths),
+            **_sequences(found.originals[found.index], found.paths),
         }
     )
 

@@ -103,13 +103,13 @@ def is_own(original: Any, before: Any, after: Any) -> Any:
     return ((original[..., :-1] == before[..., None]) & (original[..., 1:] == after[..., None])).any(-1)
 
 
-def total(reward_goal: Any, reward_path: Any, reward_policy: Any, *, lambda_path: Any, lambda_policy: Any) -> Any:
+def total(r_goal: Any, r_path: Any, r_policy: Any, *, lambda_path: Any, lambda_policy: Any) -> Any:
     """R = R_goal + λ_path·R_path + λ_policy·R_policy, undiscounted (Eq. 5), [*b] of NumPy or JAX.
 
     Args:
-        reward_goal: R_goal, the sum of the environment's rewards.
-        reward_path: R_path = 1 / (d + 1).
-        reward_policy: R_policy, the sum over the actions taken of their regrets, or of their links (Eq. 4); see
+        r_goal: R_goal, the sum of the environment's rewards.
+        r_path: R_path = 1 / (d + 1).
+        r_policy: R_policy, the sum over the actions taken of their regrets, or of their links (Eq. 4); see
             `spared` for steps that the original took.
     """
-    return reward_goal + lambda_path * reward_path + lambda_policy * reward_policy
+    return r_goal + lambda_path * r_path + lambda_policy * r_policy

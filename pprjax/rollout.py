@@ -45,7 +45,7 @@ class Original:
     length: jax.Array  # int32[], symbols
     actions: jax.Array  # int32[T], what follows it; PAD from where it ends or can't be followed
     followed: jax.Array  # bool[], whether the world can follow it to its end
-    reward_goal: jax.Array  # float[], R_goal of the path; -inf where it can't be followed
+    r_goal: jax.Array  # float[], R_goal of the path; -inf where it can't be followed
     goal: Goal | None  # the task's goal for this path
     kept: jax.Array | None = None  # int32[K], symbols that must stay, PAD after the last; None: none must
 
@@ -75,8 +75,8 @@ class Trajectory:
     terminated: jax.Array  # bool[], ended by the world and not by the horizon
     reached: jax.Array  # bool[], the world's own goal is reached
     met: jax.Array  # bool[], the task's goal is met, if there is one, and every constraint is kept
-    reward_goal: jax.Array  # float[], R_goal
-    reward_policy: jax.Array  # float[], R_policy
+    r_goal: jax.Array  # float[], R_goal
+    r_policy: jax.Array  # float[], R_policy
     log_prob: jax.Array  # float[], Σ log P_A of the actions taken
     distance: jax.Array  # d(τ₀, τ)
     reward: jax.Array  # float[], R (Eq. 5)
@@ -91,8 +91,8 @@ class _Lane:
     smallest: jax.Array  # m, the smallest entry of the column
     position: jax.Array  # j
     terminated: jax.Array
-    reward_goal: jax.Array
-    reward_policy: jax.Array
+    r_goal: jax.Array
+    r_policy: jax.Array
 
 
 @struct.dataclass
@@ -159,7 +159,7 @@ def rollout(
         habit = lookup.charge(lane.state, action, log_probs, state)
         moved = _Lane(
             state=state, carry=carry, column=column, smallest=smallest, position=position,
-            terminated=terminated, reward_goal=lane.reward_goal + reward, reward_policy=lane.reward_policy + habit,
+            terminated=terminated, r_goal=lane.r_goal + reward, r_policy=lane.r_policy + habit,
         )  # fmt: skip
         record = _Step(
             taken=taken, observation=observation, available=kept(available), row=row, position=lane.position,
@@ -177,7 +177,7 @@ def rollout(
     zero = jnp.zeros((), jnp.result_type(float))
     lane = _Lane(
         state=state, carry=task.policy.init(), column=column, smallest=smallest, position=position,
-        terminated=jnp.bool_(False), reward_goal=zero, reward_policy=zero,
+        terminated=jnp.bool_(False), r_goal=zero, r_policy=zero,
     )  # fmt: skip
     inputs = (jnp.arange(task.horizon), behaviour.forced, behaviour.explore, behaviour.uniform)
     lane, steps = jax.lax.scan(step, lane, inputs)
@@ -253,14 +253,14 @@ def _trajectory(
         path = jnp.where(last, similarity(distance), 0.0)
     paid = steps.reward + objective.lambda_policy * steps.habit + objective.lambda_path * path
     magnitude = jnp.sum(jnp.where(taken, jnp.abs(steps.reward), 0.0))
-    outcome = task.outcome(lane.state, lane.terminated, lane.reward_goal, magnitude)
+    outcome = task.outcome(lane.state, lane.terminated, lane.r_goal, magnitude)
     met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
-    there = taken.reshape(-1, *[1] * first.ndim)
-    symbols = jnp.concatenate([first[None], jnp.where(there, steps.symbol, fill_of(first))])
+    valid = taken.reshape(-1, *[1] * first.ndim)
+    symbols = jnp.concatenate([first[None], jnp.where(valid, steps.symbol, fill_of(first))])
     actions = jnp.where(taken, steps.action, PAD)
     broken = violations(task.constraints, original.kept, symbols, actions, distance)
     met = met if broken is None else met & (broken == 0)
-    reward = objective.reward(lane.reward_goal, lane.reward_policy, distance)
+    reward = objective.reward(lane.r_goal, lane.r_policy, distance)
     if isinstance(objective.costs, RealCosts):  # what is no number must show: above all else
         unknown = jnp.isnan(symbols).any()
         met, reward = met | unknown, jnp.where(unknown, jnp.inf, reward)
@@ -277,8 +277,8 @@ def _trajectory(
         reached=outcome.reached,
         met=met,
         violations=broken,
-        reward_goal=lane.reward_goal,
-        reward_policy=lane.reward_policy,
+        r_goal=lane.r_goal,
+        r_policy=lane.r_policy,
         log_prob=jnp.sum(jnp.where(taken, steps.log_prob, 0.0)),
         distance=distance,
         reward=reward,
@@ -316,7 +316,7 @@ def trace(
     plan = None if steps is None else likeliest_actions(steps, symbols, length)
 
     def step(lane, t):
-        state, carry, reward_goal, magnitude, followed, terminated = lane
+        state, carry, r_goal, magnitude, followed, terminated = lane
         carry, log_probs = task.log_probs(carry, state)
         available = task.available(state)
         step_key = jax.random.fold_in(key, t)
@@ -329,9 +329,9 @@ def trace(
             after = jax.vmap(lambda a: task.symbol(task.step(step_key, state, a)[0]))(choices)
             usable = _leads(after, symbols[t + 1], available)
             action = jnp.argmax(jnp.where(usable, jnp.maximum(log_probs, -1e30), -jnp.inf)).astype(jnp.int32)
-        following, reward, ended = task.step(step_key, state, action)
-        fits = available[action] & alike(task.symbol(following), symbols[t + 1]) & inside
-        after = (following, carry, reward_goal + reward, magnitude + jnp.abs(reward), followed & fits, ended)
+        next_state, reward, ended = task.step(step_key, state, action)
+        fits = available[action] & alike(task.symbol(next_state), symbols[t + 1]) & inside
+        after = (next_state, carry, r_goal + reward, magnitude + jnp.abs(reward), followed & fits, ended)
         lane = jax.tree.map(lambda new, old: jnp.where(fits, new, old), after, lane)
         lane = (*lane[:4], followed & (fits | (t + 1 >= length)), lane[5])
         return lane, jnp.where(fits, action, PAD)
@@ -340,13 +340,11 @@ def trace(
     starts = alike(task.symbol(state), symbols[0])
     zero = jnp.zeros((), jnp.result_type(float))
     lane = (state, task.policy.init(), zero, zero, starts, jnp.bool_(False))
-    (_, _, reward_goal, magnitude, followed, _), taken = jax.lax.scan(step, lane, jnp.arange(n - 1))
+    (_, _, r_goal, magnitude, followed, _), taken = jax.lax.scan(step, lane, jnp.arange(n - 1))
     taken = jnp.concatenate([taken, jnp.full(horizon, PAD, jnp.int32)])[:horizon]
-    reward_goal = jnp.where(followed, reward_goal, -jnp.inf)
-    goal = None if task.goal is None else task.goal.of(reward_goal, magnitude)
-    return Original(
-        symbols=symbols, length=length, actions=taken, followed=followed, reward_goal=reward_goal, goal=goal
-    )
+    r_goal = jnp.where(followed, r_goal, -jnp.inf)
+    goal = None if task.goal is None else task.goal.of(r_goal, magnitude)
+    return Original(symbols=symbols, length=length, actions=taken, followed=followed, r_goal=r_goal, goal=goal)
 
 
 def _leads(after: Num[Array, "A ..."], wanted: Num[Array, "*k"], available: Bool[Array, " A"]) -> Bool[Array, " A"]:

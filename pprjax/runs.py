@@ -73,18 +73,21 @@ def reliability(
         return joined([_of_policy(each.replace(policy=policy), key, i, runs) for i, each in enumerate(tasks)])
     found = paths if isinstance(paths, Recourse) else None
     rows: Any = paths if found is None else found.paths
-    original = np.arange(len(rows)) if found is None else found.path
+    original = np.arange(len(rows)) if found is None else found.index
     if rows.actions is None:
         raise UserError("paths: expected actions, which a fresh run takes; got none")
     if isinstance(task, Stack) and len(task) != (len(rows) if found is None else len(found.originals)):
         raise UserError(f"paths: expected one for each of {len(task)} tasks, got {len(rows)}")
     check_actions(tasks[0], rows, "paths")
-    earned = np.full(len(rows), -np.inf) if found is None else found.original_goal[found.path]
+    earned = np.full(len(rows), -np.inf) if found is None else found.original_goal[found.index]
     keys = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(len(rows)))
     if not isinstance(task, Stack):
         return of_actions(task, rows.actions, earned, keys, runs)
     each_row = (slice(i, i + 1) for i in range(len(rows)))
-    parts = [of_actions(task.tasks[original[at][0]], rows.actions[at], earned[at], keys[at], runs) for at in each_row]
+    parts = [
+        of_actions(task.tasks[original[index][0]], rows.actions[index], earned[index], keys[index], runs)
+        for index in each_row
+    ]
     return joined(parts)
 
 
@@ -157,8 +160,8 @@ def _met(task: Task, goal: Any, key: jax.Array, carry: Any, choose: Any) -> Bool
         state, carry, earned, magnitude, terminated, ended = lane
         after, action = choose(t, carry, state, jax.random.fold_in(key_agent, t))
         goes_on = ~ended & ~terminated & (action != PAD) & task.available(state)[jnp.maximum(action, 0)]
-        following, reward, stops = task.step(jax.random.fold_in(key_world, t), state, jnp.maximum(action, 0))
-        moved = (following, after, earned + reward, magnitude + jnp.abs(reward), stops, ended)
+        next_state, reward, stops = task.step(jax.random.fold_in(key_world, t), state, jnp.maximum(action, 0))
+        moved = (next_state, after, earned + reward, magnitude + jnp.abs(reward), stops, ended)
         lane = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), moved, lane)
         return (*lane[:5], ~goes_on), None
 

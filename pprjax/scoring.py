@@ -98,6 +98,6 @@ def _score(task: Task, kept_to, *inputs, habit: Habit, own_steps: OwnSteps, cost
         distance = edit_distance.between(original, original_length, path, length, costs=costs)
         broken = constraints.violations(kept_to, kept, path, followed.actions, distance)
         broken = jnp.int32(0) if broken is None else broken + dear
-        return followed.followed, followed.reward_goal, habits, log_prob, distance, broken
+        return followed.followed, followed.r_goal, habits, log_prob, distance, broken
 
     return jax.vmap(one)(*inputs)

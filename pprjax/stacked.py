@@ -111,13 +111,13 @@ def each(
     """
     check_size(stack, originals)
     ids = np.arange(len(stack)) if ids is None else np.asarray(ids)
-    parts, whose = [], []
+    parts, index = [], []
     for task, members in stack.groups():
         own = {name: getattr(config, name) for name in ("lambda_path", "lambda_policy")}
         own = {name: np.asarray(x)[members] if np.ndim(x) else x for name, x in own.items()}
         parts.append(solve(task, originals[members], replace(config, **own), ids=ids[members]))
-        whose.append(members)
-    return _merged(originals, parts, whose)
+        index.append(members)
+    return _merged(originals, parts, index)
 
 
 def check_size(stack: Stack, originals: Paths) -> None:
@@ -127,18 +127,18 @@ def check_size(stack: Stack, originals: Paths) -> None:
 
 
 ROWS = (
-    *("path", "rank", "paths", "reward", "bound", "method", "scores", "status", "distance", "value"),
+    *("index", "rank", "paths", "reward", "bound", "method", "scores", "status", "distance", "value"),
     *("reliability", "reliability_error"),
 )
 """Fields of a result that have a row a path; the others have a row an original."""
 
 
-def _merged(originals: Paths, parts: list[Any], whose: list[Int[np.ndarray, " b"]]) -> Recourse | Frontier:
+def _merged(originals: Paths, parts: list[Any], index: list[Int[np.ndarray, " b"]]) -> Recourse | Frontier:
     """The results of some originals each, as one of all. Rows stay in the order that they have in their part."""
-    number = np.concatenate([members[part.path] for members, part in zip(whose, parts, strict=True)])
-    rows, places = np.argsort(number, kind="stable"), np.argsort(np.concatenate(whose))
+    number = np.concatenate([members[part.index] for members, part in zip(index, parts, strict=True)])
+    rows, places = np.argsort(number, kind="stable"), np.argsort(np.concatenate(index))
     width = max(np.asarray(part.paths.symbols).shape[1] for part in parts)
-    fields: dict[str, Any] = {"originals": originals, "path": number[rows].astype(np.int32)}
+    fields: dict[str, Any] = {"originals": originals, "index": number[rows].astype(np.int32)}
     if isinstance(parts[0], Frontier):
         fields["apart"] = parts[0].apart  # one for all
     for name in parts[0].__dataclass_fields__:

@@ -132,13 +132,13 @@ class Successors:
         """
         cell = self.cell(s, a)
         low, end = self.first[cell], self.first[cell + 1]
-        at = (lambda i: cumulative[i]) if cumulative.ndim == 1 else (lambda i: cumulative[t, i])
-        sought = uniform * at(end - 1)
+        rows = (lambda i: cumulative[i]) if cumulative.ndim == 1 else (lambda i: cumulative[t, i])
+        sought = uniform * rows(end - 1)
 
         def halve(_, bounds):
             low, high = bounds
             middle = (low + high) // 2
-            beyond = sought >= at(jnp.minimum(middle, end - 1))
+            beyond = sought >= rows(jnp.minimum(middle, end - 1))
             return jnp.where(beyond & (low < high), middle + 1, low), jnp.where(beyond, high, middle)
 
         # the first that exceeds what is sought; a loop, for XLA takes twice as long to compile each round written out
@@ -151,9 +151,9 @@ class Successors:
         actions = jnp.arange(self.shape[1] + 1)
         cells = self.cell(s, actions if self.rows is None else jnp.minimum(actions, self.rows[s + 1] - self.rows[s]))
         bounds = self.first[cells]
-        at = bounds[0] + jnp.arange(self.widest)
-        there, at = at < bounds[-1], jnp.minimum(at, len(self.states) - 1)
-        return self.states[at], jnp.where(there, self.probs[at], 0.0), bounds - bounds[0]
+        rows = bounds[0] + jnp.arange(self.widest)
+        valid, rows = rows < bounds[-1], jnp.minimum(rows, len(self.states) - 1)
+        return self.states[rows], jnp.where(valid, self.probs[rows], 0.0), bounds - bounds[0]
 
     def any_of(self, marked: Bool[Array, " M"], bounds: Int[Array, " A+1"]) -> Bool[Array, " A"]:
         """Of which actions any successor is marked, of those that `of_state` gave."""
@@ -184,8 +184,8 @@ class Successors:
         host = jax.tree.map(np.asarray, self)
         keys = self.cells() * size + host.states  # sorted
         key = host.cell(np.asarray(s, np.int64), a) * size + after
-        at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-        return np.where(keys[at] == key, host.probs[(t, at) if self.by_step else at], 0.0)
+        rows = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        return np.where(keys[rows] == key, host.probs[(t, rows) if self.by_step else rows], 0.0)
 
     def sums(self) -> Float[np.ndarray, "*T N"]:
         """How likely each successor or one before it in its cell is: summed in double precision, in that of the device.
@@ -197,9 +197,9 @@ class Successors:
 
     def table(self) -> Float[np.ndarray, "*T S A S"]:
         """P(s' | s, a) of all S next states, S·A·S numbers: for small worlds, to look at. On the host."""
-        state, action, following, probs = self.to_steps()
+        state, action, next_state, probs = self.to_steps()
         table = np.zeros((*probs.shape[:-1], *self.shape, self.shape[0]), probs.dtype)
-        table[..., state, action, following] = probs
+        table[..., state, action, next_state] = probs
         return table
 
 
@@ -237,11 +237,11 @@ def _packed(
     rows: Int[np.ndarray, " S+1"] | None,
 ) -> Successors:
     """Of sorted numbers cell·S + s', each once."""
-    cell, following = np.divmod(keys, shape[0])
+    cell, next_state = np.divmod(keys, shape[0])
     begin = np.arange(shape[0] + 1) * shape[1] if rows is None else rows
     first = np.searchsorted(cell, np.arange(int(begin[-1]) + 1)).astype(np.int32)
     longest, widest = (int(np.diff(x).max(initial=0)) for x in (first, first[begin]))
-    return Successors(first, following.astype(np.int32), probs, rows, (shape[0], shape[1]), longest, widest)
+    return Successors(first, next_state.astype(np.int32), probs, rows, (shape[0], shape[1]), longest, widest)
 
 
 def _sums(first: Int[np.ndarray, " C+1"], probs: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:

@@ -17,7 +17,7 @@ from pprjax.result import Frontier, Recourse, ranks
 class Tally:
     """F paths of B originals, original by original, that count: they keep the constraints. Arrays on the host."""
 
-    path: np.ndarray  # int32[F], which original each answers
+    index: np.ndarray  # int32[F], which original each answers
     paths: Paths  # F, symbols and actions
     value: np.ndarray  # float[F], v = R_goal + λ_policy·R_policy
     goal: np.ndarray  # float[F], R_goal
@@ -29,7 +29,7 @@ class Tally:
     met: np.ndarray | None  # bool[F], the task's goal is met; None: it has none
 
     def __len__(self) -> int:
-        return len(self.path)
+        return len(self.index)
 
 
 def frontier_of(
@@ -53,7 +53,7 @@ def frontier_of(
     size, paths = len(originals), tally.paths
     return Frontier(
         originals=originals,
-        path=tally.path.astype(np.int32),
+        index=tally.index.astype(np.int32),
         rank=np.ones(len(tally), np.int32) if rank is None else rank.astype(np.int32),
         distance=tally.distance,
         value=tally.value.astype(float),
@@ -107,7 +107,7 @@ def recourse_of(
         limit=unknown[:, None],
         original_goal=original_goal,
         answered_by=method,
-        rank=ranks(tally.path),
+        rank=ranks(tally.index),
     )
     weights = np.broadcast_to(np.asarray(objective.lambda_path, float), size)
     return every.rows_at(np.arange(len(tally)), weights, bound, unknown)

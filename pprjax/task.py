@@ -350,7 +350,7 @@ class Task:
         self,
         state: State,
         terminated: Bool[Array, ""],
-        reward_goal: Float[Array, ""],
+        r_goal: Float[Array, ""],
         magnitude: Float[Array, ""] | None = None,
     ) -> Outcome:
         """How a path ended that stopped in `state` with R_goal = Σ r_t, and magnitude = Σ|r_t|."""
@@ -361,7 +361,7 @@ class Task:
             name: getattr(env, name)(inside, self.params) if hasattr(env, name) else None
             for name in ("state_id", "class_probs")
         }
-        return Outcome(state=inside, reached=reached, reward_goal=reward_goal, magnitude=magnitude, **told)
+        return Outcome(state=inside, reached=reached, r_goal=r_goal, magnitude=magnitude, **told)
 
 
 jax.tree_util.register_dataclass(

@@ -17,8 +17,8 @@ UNEVEN = dict(w_ins=2.0, w_del=1.0, w_sub=3.0)
 lambdas = st.sampled_from([0.0, 0.05, 0.5, 3.0, 40.0])
 
 
-def ends_on_an_even_state_in_profit(state, reward_goal):
-    return (state.id % 2 == 0) & (reward_goal > 0)
+def ends_on_an_even_state_in_profit(state, r_goal):
+    return (state.id % 2 == 0) & (r_goal > 0)
 
 
 GOALS = {
@@ -71,10 +71,10 @@ class Mdp:
     @functools.cached_property
     def regrets(self):
         """log P_A less that of the favourite among the actions that there are."""
-        there = (self.next_state >= 0) & ~self.terminal[:, None]
+        valid = (self.next_state >= 0) & ~self.terminal[:, None]
         logs = np.log(np.maximum(self.probs.astype(float), 1e-30))
-        best = np.max(logs, axis=1, where=there, initial=-np.inf, keepdims=True)
-        return np.where(there, logs - np.where(there.any(1, keepdims=True), best, 0.0), 0.0)
+        best = np.max(logs, axis=1, where=valid, initial=-np.inf, keepdims=True)
+        return np.where(valid, logs - np.where(valid.any(1, keepdims=True), best, 0.0), 0.0)
 
     def paths_beside(self, original, own_steps):
         """The same as edits of an original, with steps between its neighbouring symbols free or charged."""

@@ -260,10 +260,10 @@ def test_by_default_every_route_gets_its_fewest_edits_and_a_proof(tmp_path, caps
         assert row["fewest_distance"] <= row["distance"]
         for route in (row["fewest"], row["recourse"]):
             assert cells[route[-1]] == "F" and "$" in cells[route]
-        mine = points.filter(driver=row["driver"], path=row["path"])
-        worth = mine["value"] + 10.0 / (mine["distance"] + 1)
+        rows = points.filter(driver=row["driver"], path=row["path"])
+        worth = rows["value"] + 10.0 / (rows["distance"] + 1)
         assert row["reward"] == pytest.approx(worth.max())
-        assert mine["distance"].is_sorted() and mine["value"].is_sorted()
+        assert rows["distance"].is_sorted() and rows["value"].is_sorted()
     for driver in ("experienced", "newbie"):  # each original has an answer of its own
         assert table.filter(driver=driver)["fewest"].n_unique() == 4
 

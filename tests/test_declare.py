@@ -79,8 +79,8 @@ def test_the_product_is_the_conjunction_and_knows_when_all_is_lost(rules, paths)
     for path in paths:
         state = 0
         for symbol in path:
-            (at,) = np.nonzero(product.symbols == symbol)
-            state = int(product.following[state, at[0] if at.size else -1])
+            (rows,) = np.nonzero(product.symbols == symbol)
+            state = int(product.next_state[state, rows[0] if rows.size else -1])
         way = shortest_way(product, state)
         assert (way is None) == product.hopeless[state]
         assert way is None or all(keeps(rule, [*path, *way]) for rule in rules)
@@ -92,7 +92,7 @@ def shortest_way(automaton, state):
     for here in (queue := [state]):
         if automaton.accepting[here]:
             return ways[here]
-        for symbol, after in zip([*automaton.symbols, 99], automaton.following[here].tolist(), strict=True):
+        for symbol, after in zip([*automaton.symbols, 99], automaton.next_state[here].tolist(), strict=True):
             if after not in ways:
                 ways[after] = [*ways[here], int(symbol)]
                 queue.append(after)
@@ -105,8 +105,8 @@ def ruled_paths(mdp, rules):
     product = declare.product(rules)
 
     def read(q, symbol):
-        (at,) = np.nonzero(product.symbols == symbol)
-        return product.following[q, at[0] if at.size else -1]
+        (rows,) = np.nonzero(product.symbols == symbol)
+        return product.next_state[q, rows[0] if rows.size else -1]
 
     open_paths = [((0,), (), read(0, mdp.symbols[0]))]
     while open_paths:
@@ -173,8 +173,8 @@ def test_search_and_frontier_find_what_is_certified():
     rungs = pprjax.frontier(task, originals, CONFIG, method="exact")
     searched = pprjax.frontier(task, originals, CONFIG, method="search")
     for found in (rungs, searched):
-        assert len(found.path) > len(ORIGINALS)  # more rungs than one
-        for b, path, distance in zip(found.path, found.paths.to_lists(), found.distance, strict=True):
+        assert len(found.index) > len(ORIGINALS)  # more rungs than one
+        for b, path, distance in zip(found.index, found.paths.to_lists(), found.distance, strict=True):
             assert all(keeps(rule, path) for rule in TWICE)
             assert edit(ORIGINALS[b], path, {}) == distance
     np.testing.assert_allclose(searched.value, rungs.value, rtol=1e-5)
@@ -183,8 +183,8 @@ def test_search_and_frontier_find_what_is_certified():
     free = pprjax.exact(ring(), originals, CONFIG)
     assert (best.reward < free.reward - 1e-3).all()  # these rules bind
     several = pprjax.recourse(task, originals, CONFIG, n_recourses=3, min_distance=2)
-    assert several.method.tolist() == ["exact"] * len(several.path)
-    assert len(several.path) > len(ORIGINALS)
+    assert several.method.tolist() == ["exact"] * len(several.index)
+    assert len(several.index) > len(ORIGINALS)
     assert all(keeps(rule, path) for rule in TWICE for path in several.paths.to_lists())
     np.testing.assert_allclose(several.reward[several.rank == 1], best.reward, rtol=1e-5)
 
@@ -228,7 +228,7 @@ def test_rungs_and_several_recourses_that_are_learned_keep_the_rules():
     rungs = pprjax.frontier(task, originals, CONFIG, **options)
     several = pprjax.recourse(task, originals, CONFIG, n_recourses=2, **options)
     for found in (rungs, several):
-        assert len(found.path) > len(ORIGINALS)
+        assert len(found.index) > len(ORIGINALS)
         assert all(keeps(rule, path) for rule in TWICE for path in found.paths.to_lists())
 
 

@@ -11,7 +11,7 @@ def test_groups_are_full_except_the_last_of_each_kind(size):
     groups = list(devices.grouped(items, size))
     assert sorted(x for _, group in groups for x in group) == list(range(7))
     for kind in "abc":
-        mine = [group for k, group in groups if k == kind]
-        assert [x for group in mine for x in group] == [i for k, i in items if k == kind]
-        assert all(len(group) == size for group in mine[:-1])
-        assert len(mine[-1]) <= size
+        rows = [group for k, group in groups if k == kind]
+        assert [x for group in rows for x in group] == [i for k, i in items if k == kind]
+        assert all(len(group) == size for group in rows[:-1])
+        assert len(rows[-1]) <= size

@@ -31,7 +31,7 @@ def test_the_certified_frontier_answers_every_lambda_path(habit):
 def test_search_proves_what_the_certificate_says():
     """The ring road is a table, and is searched here as if it were none: the beam holds all of its paths."""
     certified, searched = (pprjax.frontier(ring(), ROWS, CONFIG, method=m) for m in ("exact", "search"))
-    np.testing.assert_array_equal(certified.path, searched.path)
+    np.testing.assert_array_equal(certified.index, searched.index)
     np.testing.assert_array_equal(certified.distance, searched.distance)
     np.testing.assert_allclose(certified.value, searched.value, rtol=1e-5)
     for name in ("goal", "path", "r_policy", "policy", "distance", "violations"):
@@ -63,16 +63,16 @@ def test_a_learned_frontier_has_what_recourse_finds(learned):
 
 def test_a_learned_frontier_has_true_values_and_none_above_the_certified_one(learned):
     assert set(learned.method) == {"learn"} and np.isposinf(learned.bound).all()
-    scores = pprjax.score(ring(), ROWS[learned.path], learned.paths, CONFIG)
+    scores = pprjax.score(ring(), ROWS[learned.index], learned.paths, CONFIG)
     np.testing.assert_array_equal(scores.distance, learned.distance)
     np.testing.assert_allclose(scores.goal + CONFIG.lambda_policy * scores.r_policy, learned.value, rtol=1e-5)
     certified = pprjax.frontier(ring(), ROWS, CONFIG)
     for b in range(len(ROWS)):
-        best = [certified.value[(certified.path == b) & (certified.distance <= e)].max() for e in learned.distance]
-        mine = learned.path == b
-        assert (learned.value[mine] <= np.array(best)[mine] + 1e-5).all()
-        assert (np.diff(learned.value[mine]) > 0).all() and (np.diff(learned.distance[mine]) > 0).all()
-    assert len(np.unique(learned.path)) == len(ROWS) and len(learned) > len(ROWS)  # a ladder, not one rung
+        best = [certified.value[(certified.index == b) & (certified.distance <= e)].max() for e in learned.distance]
+        rows = learned.index == b
+        assert (learned.value[rows] <= np.array(best)[rows] + 1e-5).all()
+        assert (np.diff(learned.value[rows]) > 0).all() and (np.diff(learned.distance[rows]) > 0).all()
+    assert len(np.unique(learned.index)) == len(ROWS) and len(learned) > len(ROWS)  # a ladder, not one rung
 
 
 @pytest.mark.parametrize("max_edits", [0, 1, 3])
@@ -88,7 +88,7 @@ def test_an_original_that_nothing_answers_has_no_row_and_is_infeasible():
     task = ring(forbidden_states=(4,), max_distance=0)
     front = pprjax.frontier(task, ROWS, CONFIG)
     chosen = front.at(1.0)
-    lost = np.setdiff1d(np.arange(len(ROWS)), front.path)
+    lost = np.setdiff1d(np.arange(len(ROWS)), front.index)
     assert lost.size
     assert set(chosen.method) == {"exact"}
     assert (chosen.status[lost] == "infeasible").all() and (chosen.reward[lost] == -np.inf).all()
@@ -103,7 +103,7 @@ def test_files_and_a_picture(tmp_path):
     assert table.equals(front.to_frame())
     axes = front.plot()
     assert [line.get_xdata().tolist() for line in axes[0].lines] == [
-        front.distance[front.path == p].tolist() for p in np.unique(front.path)
+        front.distance[front.index == p].tolist() for p in np.unique(front.index)
     ]
 
 
@@ -133,6 +133,6 @@ def test_the_answer_of_a_search_does_not_depend_on_the_batch():
     together = pprjax.frontier(task, originals, config, max_edits=L)
     for i in range(3):
         alone = pprjax.frontier(task, originals[i], config, max_edits=L)
-        mine = together.path == i
-        np.testing.assert_array_equal(alone.value, together.value[mine])
-        assert alone.paths.to_lists() == [p for p, m in zip(together.paths.to_lists(), mine, strict=True) if m]
+        rows = together.index == i
+        np.testing.assert_array_equal(alone.value, together.value[rows])
+        assert alone.paths.to_lists() == [p for p, m in zip(together.paths.to_lists(), rows, strict=True) if m]

@@ -88,9 +88,7 @@ def test_the_same_sum_in_another_order_improves_nothing():
 
 def test_a_threshold_is_relative_to_what_was_paid():
     def earned(total, magnitude):
-        return Outcome(
-            state=0, reached=jnp.bool_(True), reward_goal=jnp.float32(total), magnitude=jnp.float32(magnitude)
-        )
+        return Outcome(state=0, reached=jnp.bool_(True), r_goal=jnp.float32(total), magnitude=jnp.float32(magnitude))
 
     assert at_least(0.0)(earned(-0.9 * TOLERANCE, 1.0))
     assert not at_least(0.0)(earned(-1.1 * TOLERANCE, 1.0))
@@ -113,7 +111,7 @@ def test_improved_asks_for_more_than_the_likeliest_way_earned():
     env = TabularMDP(next_state, [[1.0, 5.0, 3.0], [0.0] * 3, [0.0] * 3], [False, True, True], 0, 3)
     task = Task(env, TablePolicy(np.array([[0.8, 0.1, 0.1]] * 3, np.float32)), goal=improved)
     traced, best = both(task, [0, 1])
-    assert traced.reward_goal == best.original_goal[0] == 1.0
+    assert traced.r_goal == best.original_goal[0] == 1.0
     assert best.status.tolist() == ["unchanged"]
     assert best.paths.actions_to_lists() == [[1]]
 
@@ -127,7 +125,7 @@ def test_the_way_is_found_by_looking_ahead():
     traced, best = both(Task(env, TablePolicy(probs), goal=improved), [7, 8, 4])
     assert traced.followed
     assert traced.actions[:2].tolist() == [1, 0]
-    assert traced.reward_goal == best.original_goal[0] == 2.0
+    assert traced.r_goal == best.original_goal[0] == 2.0
 
 
 def test_an_original_that_no_way_spells_is_followed_as_far_as_one_does():
@@ -138,7 +136,7 @@ def test_an_original_that_no_way_spells_is_followed_as_far_as_one_does():
     traced, best = both(Task(env, TablePolicy(probs), goal=improved), [7, 8, 4, 99])
     assert not traced.followed
     assert traced.actions[:3].tolist() == [1, 0, PAD]
-    assert traced.reward_goal == best.original_goal[0] == -np.inf
+    assert traced.r_goal == best.original_goal[0] == -np.inf
 
 
 @settings(max_examples=60, deadline=None)
@@ -151,8 +149,8 @@ def test_learner_and_certificate_agree_on_what_an_original_earned(seed):
         padded = np.full(HORIZON + 4, PAD)
         padded[: len(original)] = original
         traced = trace_one(task, jnp.asarray(padded), jnp.int32(len(original)), KEY)
-        assert traced.reward_goal == best.original_goal[b] == mdp.own_reward(original)
-        assert traced.goal.above >= traced.reward_goal
+        assert traced.r_goal == best.original_goal[b] == mdp.own_reward(original)
+        assert traced.goal.above >= traced.r_goal
 
 
 def test_a_world_without_a_table_is_followed_by_the_likeliest_step():

@@ -80,5 +80,5 @@ def test_a_frontier_has_the_rungs_that_rise():
     kept = jax.tree.map(lambda x: np.stack([np.asarray(x)] * 3), ladder.empty(ring(), ONE)).replace(value=values)
     points = ladder.Points(kept, np.full((3, E), 4.0), unknown, np.zeros(3, int), np.zeros(3))
     front = ladder.frontier(points, Paths.from_lists([[0]] * 3), Objective(), goal=None, answered_by="search")
-    assert list(zip(front.path.tolist(), front.distance.tolist(), strict=True)) == [(0, 1), (0, 4), (1, 0), (1, 4)]
+    assert list(zip(front.index.tolist(), front.distance.tolist(), strict=True)) == [(0, 1), (0, 4), (1, 0), (1, 4)]
     assert front.value.tolist() == [1.0, 2.0, 3.0, 3.5] and front.bound.tolist() == [4.0] * 4

@@ -23,7 +23,7 @@ def assert_apart_and_in_order(found, min_distance):
     """Row by row: rank counts up, R falls, any two are δ apart, and diversity is the mean of their distances."""
     paths = found.paths.to_lists()
     for b in range(len(found.diversity)):
-        rows = np.flatnonzero(found.path == b)
+        rows = np.flatnonzero(found.index == b)
         assert found.rank[rows].tolist() == list(range(1, len(rows) + 1))
         assert (np.diff(found.reward[rows]) <= 1e-5).all()
         apart = [edit(paths[i], paths[j], {}) for i, j in itertools.combinations(rows, 2)]
@@ -56,7 +56,7 @@ def test_the_certified_n_best_are_the_best_there_are(
     assert_apart_and_in_order(best, min_distance)
     for b, original in enumerate(mdp.originals):
         ranked = feasible(mdp, goal, rules, rules.get("keep", ()), original, lambda_path, lambda_policy, costs)
-        rows = np.flatnonzero(best.path == b)
+        rows = np.flatnonzero(best.index == b)
         if not ranked:
             assert best.status[rows].tolist() == ["infeasible"]
             continue
@@ -81,7 +81,7 @@ def three():
 @pytest.mark.slow
 def test_recourses_are_apart_feasible_and_the_best_first(three):
     assert_apart_and_in_order(three, 2)
-    assert np.bincount(three.path).tolist() == [3, 3, 3]
+    assert np.bincount(three.index).tolist() == [3, 3, 3]
     assert set(three.status) == {"reached_goal"}
     assert three.scores.violations.tolist() == [0] * 9
 
@@ -99,7 +99,7 @@ def test_the_first_is_what_one_alone_would_be(three):
     one = solve()
     first = three.rank == 1
     assert one.rank.tolist() == [1, 1, 1]
-    assert one.path.tolist() == [0, 1, 2]
+    assert one.index.tolist() == [0, 1, 2]
     assert np.isnan(one.diversity).all()
     np.testing.assert_array_equal(three.reward[first], one.reward)
     assert [p for p, is_first in zip(three.paths, first, strict=True) if is_first] == one.paths.to_lists()
@@ -111,8 +111,8 @@ def test_the_frame_names_the_original_of_each_row(tmp_path):
     frame = three.to_frame()
     assert frame["path"].to_list() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert frame["rank"].to_list() == [1, 2, 3] * 3
-    assert frame["original"].to_list() == [ORIGINALS[b] for b in three.path]
-    assert frame["diversity"].to_list() == three.diversity[three.path].tolist()
+    assert frame["original"].to_list() == [ORIGINALS[b] for b in three.index]
+    assert frame["diversity"].to_list() == three.diversity[three.index].tolist()
     three.save(tmp_path / "several.csv")
 
 
@@ -122,19 +122,19 @@ def test_where_there_are_no_more_there_are_fewer_rows():
     ranked = exact(task, ROWS, CONFIG, n_recourses=1000)
     found = solve(task, n_recourses=20)
     for b in range(3):
-        rows = ranked.path == b
+        rows = ranked.index == b
         assert rows.sum() < 20
-        assert (found.path == b).sum() == rows.sum()
-        np.testing.assert_allclose(found.reward[found.path == b], ranked.reward[rows], atol=1e-4)
+        assert (found.index == b).sum() == rows.sum()
+        np.testing.assert_allclose(found.reward[found.index == b], ranked.reward[rows], atol=1e-4)
     far = exact(task, ROWS, CONFIG, n_recourses=3, min_distance=50)
-    assert far.path.tolist() == [0, 1, 2]
+    assert far.index.tolist() == [0, 1, 2]
 
 
 @pytest.mark.slow
 def test_none_is_infeasible():
     task = ring(forbidden_states=(6,))
     for found in (solve(task, n_recourses=3), exact(task, ROWS, CONFIG, n_recourses=3)):
-        assert found.path.tolist() == [0, 1, 2]
+        assert found.index.tolist() == [0, 1, 2]
         assert found.status.tolist() == ["infeasible"] * 3
 
 

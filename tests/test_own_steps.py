@@ -51,8 +51,8 @@ def by_hand(original, states):
     total = 0.0
     for s, after in itertools.pairwise(states):
         action = int(np.flatnonzero(NEXT_STATE[s] == after)[0])
-        there = NEXT_STATE[s] >= 0
-        total += 0.0 if (s, after) in own else np.log(PROBS[s, action]) - np.log(PROBS[s][there].max())
+        valid = NEXT_STATE[s] >= 0
+        total += 0.0 if (s, after) in own else np.log(PROBS[s, action]) - np.log(PROBS[s][valid].max())
     return total
 
 
@@ -97,7 +97,7 @@ def test_certificates_are_those_of_all_paths_and_free_steps_are_never_worth_less
         config = pprjax.Config(lambda_path=lambda_path, lambda_policy=lambda_policy, own_steps=own_steps, **costs)
         found, best = exact_frontier(task, paths, config), exact(task, paths, config)
         limits[own_steps] = np.full((len(paths), len(edits)), -np.inf)
-        np.maximum.at(limits[own_steps], (found.path, found.distance), found.value)
+        np.maximum.at(limits[own_steps], (found.index, found.distance), found.value)
         limits[own_steps] = np.maximum.accumulate(limits[own_steps], axis=1)
         for b, original in enumerate(mdp.originals):
             truth = rungs(mdp, original, goal, config)
@@ -121,7 +121,7 @@ def test_the_n_best_too(seed, lambda_path, lambda_policy):
             symbols = tuple(mdp.symbols[list(states)].tolist())
             ranked.append((earned + lambda_policy * habit + lambda_path / (1 + edit(original, symbols, {})), symbols))
         expected = [value for value, _ in greedy(sorted(ranked, reverse=True), 3, 1)]
-        np.testing.assert_allclose(best.reward[best.path == b], expected, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(best.reward[best.index == b], expected, rtol=1e-5, atol=1e-4)
 
 
 @settings(max_examples=5, deadline=None)
@@ -174,9 +174,9 @@ def test_scores_and_a_proof_with_bounds_where_the_agent_remembers():
         np.testing.assert_allclose(scores.r_policy, (charged * kept).sum(1), atol=1e-4)
         value = np.where(scores.goal > 0.5, scores.goal + 0.3 * scores.r_policy, -np.inf)
         truth = np.maximum.accumulate([value[scores.distance == e].max(initial=-np.inf) for e in range(L + 1)])
-        mine = front.path == i
-        np.testing.assert_allclose(front.value[mine], truth[front.distance[mine]], rtol=1e-4, atol=1e-4)
-        assert front.value[mine].max() == pytest.approx(truth.max(), abs=1e-4)
+        rows = front.index == i
+        np.testing.assert_allclose(front.value[rows], truth[front.distance[rows]], rtol=1e-4, atol=1e-4)
+        assert front.value[rows].max() == pytest.approx(truth.max(), abs=1e-4)
 
 
 @settings(max_examples=15, deadline=None)
@@ -203,7 +203,7 @@ def test_a_rollout_and_the_environment_pay_what_is_printed(own_steps):
     step = jax.jit(env.step_env)
     freed = 0
     for symbols, actions, policy, reward, paid, n in zip(
-        *map(np.asarray, (paths.symbols, paths.actions, paths.reward_policy, paths.reward, paths.rewards)),
+        *map(np.asarray, (paths.symbols, paths.actions, paths.r_policy, paths.reward, paths.rewards)),
         np.asarray(paths.num_actions),
         strict=True,
     ):

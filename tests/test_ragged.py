@@ -76,15 +76,15 @@ def test_rows_and_entries_are_those_of_the_dense_table():
 @pytest.mark.parametrize("times", [1, 3])
 def test_each_row_has_cells_of_its_own(times):
     table = repeated(Ragged.of(FIRST, np.zeros(E)), times)
-    mine = [
+    rows = [
         range(int(table.cell(jnp.int32(s))), int(table.cell(jnp.int32(s))) + LENGTHS[s // times])
         for s in range(S * times)
     ]
-    cells = np.concatenate([list(cells) for cells in mine]).astype(int)
+    cells = np.concatenate([list(cells) for cells in rows]).astype(int)
     assert len(np.unique(cells)) == len(cells) == E * times
     owner = np.asarray(table.states)
     assert len(owner) == table.num_cells
-    for s, own in enumerate(mine):
+    for s, own in enumerate(rows):
         assert (owner[list(own)] == s).all()
         assert int(table.cell(jnp.int32(s))) + A <= table.num_cells
 

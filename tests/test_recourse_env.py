@@ -36,18 +36,18 @@ def test_the_return_is_r_less_the_penalty():
     assert ended[:, -1].all()
     met_ones = 0
     for lane in range(LANES):
-        at, path, worth = 0, [0], 0.0
+        rows, path, worth = 0, [0], 0.0
         for a in actions[lane][actions[lane] >= 0]:
-            usable = NEXT_STATE[at] >= 0
+            usable = NEXT_STATE[rows] >= 0
             assert usable[a]
-            habit = np.log(PROBS[at, a]) - np.log(PROBS[at][usable].max())
-            worth += REWARD[at, a] + CONFIG.lambda_policy * habit
-            at = NEXT_STATE[at, a]
-            path.append(int(at))
-        worth += CONFIG.lambda_path / (1 + edit(ORIGINALS[0], path, {})) - 50 * (at != 6)
+            habit = np.log(PROBS[rows, a]) - np.log(PROBS[rows][usable].max())
+            worth += REWARD[rows, a] + CONFIG.lambda_policy * habit
+            rows = NEXT_STATE[rows, a]
+            path.append(int(rows))
+        worth += CONFIG.lambda_path / (1 + edit(ORIGINALS[0], path, {})) - 50 * (rows != 6)
         np.testing.assert_allclose(paid[lane].sum(), worth, rtol=1e-5, atol=1e-5)
-        assert met[lane, len(path) - 2] == (at == 6)
-        met_ones += at == 6
+        assert met[lane, len(path) - 2] == (rows == 6)
+        met_ones += rows == 6
     assert 0 < met_ones < LANES
 
 

@@ -139,9 +139,9 @@ def test_no_path_gains_from_a_tour_that_returns_to_where_it_was(seed, lambda_pol
     """Where only the end pays, the best of all paths earns what the best of those earns that see no state twice."""
     rng = np.random.default_rng(seed)
     size, num_actions, horizon = 5, 3, 7
-    following = rng.integers(0, size, (size, num_actions))
+    next_state = rng.integers(0, size, (size, num_actions))
     probs = rng.dirichlet(np.full(num_actions, 0.5), size).astype(np.float32)
-    env = TabularMDP(following, np.zeros((size, num_actions)), np.arange(size) == size - 1, 0, horizon)
+    env = TabularMDP(next_state, np.zeros((size, num_actions)), np.arange(size) == size - 1, 0, horizon)
     task = Task(env, TablePolicy(probs), goal=reached)
     logs = np.log(np.maximum(probs.astype(float), 1e-30))
     charges = logs - logs.max(1, keepdims=True)
@@ -151,7 +151,7 @@ def test_no_path_gains_from_a_tour_that_returns_to_where_it_was(seed, lambda_pol
         if states[-1] == size - 1:
             simple.append(charged)
             continue
-        for action, after in enumerate(following[states[-1]].tolist()):
+        for action, after in enumerate(next_state[states[-1]].tolist()):
             if after not in states:
                 open_paths.append(((*states, after), charged + charges[states[-1], action]))
     best = exact(task, Paths.from_lists([[0]]), Config(lambda_path=0.0, lambda_policy=lambda_policy))

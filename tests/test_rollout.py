@@ -72,7 +72,7 @@ def originals_of(rows):
         length=jnp.array([len(row) for row in rows], jnp.int32),
         actions=jnp.full((b, T), PAD, jnp.int32),
         followed=jnp.ones(b, bool),
-        reward_goal=jnp.zeros(b),
+        r_goal=jnp.zeros(b),
         goal=None,
     )
 
@@ -107,9 +107,9 @@ def h(p):
 
 def regrets(s):
     """log P_A less that of the likeliest action that there is."""
-    there = (NEXT_STATE[s] >= 0) & (s != TERMINAL)
+    valid = (NEXT_STATE[s] >= 0) & (s != TERMINAL)
     logs = np.log(np.maximum(PROBS[s], 1e-30))
-    return logs - logs[there].max()
+    return logs - logs[valid].max()
 
 
 def columns(original, path, w_ins=1.0, w_del=1.0, w_sub=1.0):
@@ -152,8 +152,8 @@ def test_a_forced_path_is_what_eq_1_to_5_say_by_hand(costs, telescoped, habit):
         assert (out.available[i, : n + 1] == (NEXT_STATE[states] >= 0) & ~stops).all()
         assert out.positions[i, : n + 1].tolist() == [last_argmin(column) for column in d]
         assert out.distance[i] == pytest.approx(d[-1, -1])
-        assert out.reward_goal[i] == pytest.approx(earned.sum(), abs=1e-5)
-        assert out.reward_policy[i] == pytest.approx(habits.sum(), rel=1e-4, abs=1e-4)
+        assert out.r_goal[i] == pytest.approx(earned.sum(), abs=1e-5)
+        assert out.r_policy[i] == pytest.approx(habits.sum(), rel=1e-4, abs=1e-4)
         logs = sum(np.log(PROBS[s, a]) if PROBS[s, a] > 0 else -np.inf for s, a in zip(states, actions, strict=False))
         assert out.log_prob[i] == pytest.approx(logs, rel=1e-5)
         reward = earned.sum() + 3.0 / (d[-1, -1] + 1) + 0.25 * habits.sum()
@@ -211,11 +211,11 @@ def test_lambda_zero_is_exactly_no_term():
     """Even where the agent never acts so: P_A = 0, whose h is far from 0."""
     originals, lanes = originals_of(TAU0), lanes_of(WALKS)
     neither = run(originals, lanes, CONFIG.replace(lambda_path=0.0, lambda_policy=0.0))
-    assert (neither.reward == neither.reward_goal).all()
+    assert (neither.reward == neither.r_goal).all()
     earned = [[*(REWARD[s, a] for s, a in zip(states_of(w), w, strict=False)), *[0] * (T - len(w))] for w in WALKS]
     assert (neither.rewards == np.array(earned, np.float32)).all()
     no_path = run(originals, lanes, CONFIG.replace(lambda_path=0.0))
-    assert no_path.reward == pytest.approx(no_path.reward_goal + 0.25 * no_path.reward_policy, abs=1e-5)
+    assert no_path.reward == pytest.approx(no_path.r_goal + 0.25 * no_path.r_policy, abs=1e-5)
 
 
 def test_without_a_q_the_path_is_graded_the_same():
@@ -223,7 +223,7 @@ def test_without_a_q_the_path_is_graded_the_same():
     tracked = run(originals_of(TAU0), lanes_of(WALKS))
     graded = run(originals_of(TAU0), lanes_of(WALKS), tracks=False)
     assert (graded.positions == 0).all()
-    for name in ("symbols", "distance", "reward", "reward_goal", "log_prob"):
+    for name in ("symbols", "distance", "reward", "r_goal", "log_prob"):
         assert (getattr(graded, name) == getattr(tracked, name)).all()
 
 
@@ -261,7 +261,7 @@ def test_trace_finds_the_actions_and_what_they_earn():
         recorded = traced(path, walk)
         assert recorded.followed
         assert recorded.actions.tolist() == [*walk, *[PAD] * (T - len(walk))]
-        assert recorded.reward_goal == pytest.approx(sum(REWARD[s, a] for s, a in zip(states, walk, strict=False)))
+        assert recorded.r_goal == pytest.approx(sum(REWARD[s, a] for s, a in zip(states, walk, strict=False)))
 
         found = traced(path)
         if found.followed:  # it isn't where a look-alike was taken that leads elsewhere
@@ -294,7 +294,7 @@ def test_trace_takes_the_likeliest_of_the_actions_that_lead_there():
 def test_a_path_that_cannot_be_followed_is_told(symbols, actions):
     out = traced(symbols, actions)
     assert not out.followed
-    assert out.reward_goal == -np.inf
+    assert out.r_goal == -np.inf
     assert (out.actions[len(symbols) - 2 :] == PAD).all()
 
 

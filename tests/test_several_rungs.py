@@ -43,7 +43,7 @@ def assert_the_best_of_as_many_edits(front, mdp, goal, rules, costs, lambda_poli
     paths = front.paths.to_lists()
     for b, original in enumerate(mdp.originals):
         ranked = feasible(mdp, goal, rules, rules.get("keep", ()), original, 0.0, lambda_policy, costs)
-        rows, expected = np.flatnonzero(front.path == b), rungs(ranked, original, costs)
+        rows, expected = np.flatnonzero(front.index == b), rungs(ranked, original, costs)
         assert sorted(set(front.distance[rows].tolist())) == list(expected)
         for distance, those in expected.items():
             here = rows[front.distance[rows] == distance]
@@ -100,22 +100,22 @@ def test_a_search_that_holds_all_paths_has_the_best_there_are(habit, half, lambd
     for b, original in enumerate(mdp.originals):
         ranked = feasible(mdp, "reached", rules, (), original, lambda_path, lambda_policy, {})
         best = [value for value, _ in greedy(ranked, 3, 1)]
-        np.testing.assert_allclose(found.reward[found.path == b], best or [-np.inf], rtol=1e-5, atol=1e-4)
-        assert (found.status[found.path == b] == "infeasible").all() == (not best)
+        np.testing.assert_allclose(found.reward[found.index == b], best or [-np.inf], rtol=1e-5, atol=1e-4)
+        assert (found.status[found.index == b] == "infeasible").all() == (not best)
     assert (found.gap <= 1e-5).all()
 
 
 def assert_apart_feasible_and_no_better(front, min_distance):
     """Of the ring road: each rung's rows fall, are apart and what is said, and none is better than the certified."""
-    scores = pprjax.score(ring(), ROWS[front.path], front.paths, CONFIG)
+    scores = pprjax.score(ring(), ROWS[front.index], front.paths, CONFIG)
     np.testing.assert_array_equal(scores.distance, front.distance)
     np.testing.assert_allclose(scores.goal + CONFIG.lambda_policy * scores.r_policy, front.value, rtol=1e-5)
     assert set(front.status) <= {"reached_goal", "unchanged"}
     every = exact_frontier(ring(), ROWS, CONFIG, n_recourses=3)
-    top = {(b, e, k): v for b, e, k, v in zip(every.path, every.distance, every.rank, every.value, strict=True)}
+    top = {(b, e, k): v for b, e, k, v in zip(every.index, every.distance, every.rank, every.value, strict=True)}
     paths, several = front.paths.to_lists(), 0
-    for b, e in {*zip(front.path.tolist(), front.distance.tolist(), strict=True)}:
-        here = np.flatnonzero((front.path == b) & (front.distance == e))
+    for b, e in {*zip(front.index.tolist(), front.distance.tolist(), strict=True)}:
+        here = np.flatnonzero((front.index == b) & (front.distance == e))
         assert front.rank[here].tolist() == list(range(1, len(here) + 1)) and len(here) <= 3
         assert (np.diff(front.value[here]) <= 0).all()
         apart = [edit(paths[i], paths[j], {}) for i, j in itertools.combinations(here, 2)]
@@ -159,7 +159,7 @@ def test_a_search_has_the_certified_n_best():
     for options in choices:
         found, best = (pprjax.recourse(ring(), ROWS, CONFIG, method=m, **options) for m in ("search", "exact"))
         np.testing.assert_array_equal(found.rank, best.rank)
-        np.testing.assert_array_equal(found.path, best.path)
+        np.testing.assert_array_equal(found.index, best.index)
         assert set(found.method) == {"search"}
         if options == dict(n_recourses=3):
             np.testing.assert_allclose(found.reward, best.reward, rtol=1e-5)
@@ -181,12 +181,12 @@ def test_bounds_hold_of_each_place_where_not_all_was_seen(calls):
         scores = pprjax.score(task, task.env.paths([original] * len(ALL)), task.env.paths(ALL), config)
         close = config.lambda_path / (1.0 + scores.distance)
         worth = np.sort(np.where(scores.goal > 0.5, scores.goal + 0.3 * scores.r_policy + close, -np.inf))[::-1][:4]
-        mine = found.path == b
-        assert (found.reward[mine] <= worth[: mine.sum()] + 1e-4).all()
-        assert (found.bound[mine] >= worth[: mine.sum()] - 1e-4).all()
+        rows = found.index == b
+        assert (found.reward[rows] <= worth[: rows.sum()] + 1e-4).all()
+        assert (found.bound[rows] >= worth[: rows.sum()] - 1e-4).all()
         if calls:
-            np.testing.assert_allclose(found.reward[mine], worth, rtol=1e-4)
-            assert (found.gap[mine] <= 1e-5).all()
+            np.testing.assert_allclose(found.reward[rows], worth, rtol=1e-4)
+            assert (found.gap[rows] <= 1e-5).all()
 
 
 def test_at_a_weight_the_paths_of_the_chosen_rung_follow_the_best():
@@ -196,9 +196,9 @@ def test_at_a_weight_the_paths_of_the_chosen_rung_follow_the_best():
     np.testing.assert_array_equal(chosen.reward[first], one.reward)
     assert len(chosen) > len(one) and (chosen.gap == 0).all()
     for b in range(len(ROWS)):
-        mine = chosen.path == b
-        assert len(set(chosen.scores.distance[mine].tolist())) == 1
-        assert (np.diff(chosen.reward[mine]) <= 0).all()
+        rows = chosen.index == b
+        assert len(set(chosen.scores.distance[rows].tolist())) == 1
+        assert (np.diff(chosen.reward[rows]) <= 0).all()
     assert front.to_frame()["rank"].to_list() == front.rank.tolist()
     drawn = front.plot()[0].lines
     assert sum(len(line.get_xdata()) for line in drawn) == (front.rank == 1).sum()

@@ -45,15 +45,15 @@ def batch():
     return solve(ROWS, chunk=len(ROWS))  # all side by side in one program
 
 
-def assert_same(one, other, at, to=None):
-    """Bit by bit: original `at` of `one` is original `to` of `other`."""
-    to = at if to is None else to
-    assert one.reward[at] == other.reward[to]
-    assert (one.curve[at] == other.curve[to]).all()
-    assert one.paths.to_lists()[at] == other.paths.to_lists()[to]
-    assert one.paths.actions_to_lists()[at] == other.paths.actions_to_lists()[to]
-    assert one.greedy_reward[at] == other.greedy_reward[to]
-    assert one.status[at] == other.status[to]
+def assert_same(one, other, rows, to=None):
+    """Bit by bit: original `rows` of `one` is original `to` of `other`."""
+    to = rows if to is None else to
+    assert one.reward[rows] == other.reward[to]
+    assert (one.curve[rows] == other.curve[to]).all()
+    assert one.paths.to_lists()[rows] == other.paths.to_lists()[to]
+    assert one.paths.actions_to_lists()[rows] == other.paths.actions_to_lists()[to]
+    assert one.greedy_reward[rows] == other.greedy_reward[to]
+    assert one.status[rows] == other.status[to]
 
 
 def test_the_same_key_gives_the_same_result(batch):

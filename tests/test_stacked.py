@@ -36,16 +36,16 @@ def alone(function, **options):
 @pytest.mark.parametrize("options", [{}, {"method": "search"}, {"n_recourses": 2}], ids=str)
 def test_each_has_the_answer_of_its_own_task(options):
     found = pprjax.recourse(pprjax.stack(TASKS), ROWS, CONFIGS, **options)
-    assert (np.diff(found.path) >= 0).all() and found.paths.to_lists()[0][0] == 0
+    assert (np.diff(found.index) >= 0).all() and found.paths.to_lists()[0][0] == 0
     np.testing.assert_array_equal(found.lambda_path, CONFIGS.lambda_path)
     for members, own in alone(pprjax.recourse, **options):
-        mine = np.isin(found.path, members)
-        np.testing.assert_array_equal(found.path[mine], members[own.path])
-        np.testing.assert_array_equal(found.reward[mine], own.reward)
-        np.testing.assert_array_equal(found.rank[mine], own.rank)
+        rows = np.isin(found.index, members)
+        np.testing.assert_array_equal(found.index[rows], members[own.index])
+        np.testing.assert_array_equal(found.reward[rows], own.reward)
+        np.testing.assert_array_equal(found.rank[rows], own.rank)
         np.testing.assert_array_equal(found.original_goal[members], own.original_goal)
         np.testing.assert_array_equal(found.diversity[members], own.diversity)
-        assert [p for p, m in zip(found.paths.to_lists(), mine, strict=True) if m] == own.paths.to_lists()
+        assert [p for p, m in zip(found.paths.to_lists(), rows, strict=True) if m] == own.paths.to_lists()
     swapped = pprjax.recourse(pprjax.stack(TASKS[::-1]), ROWS, CONFIGS, **options)
     assert len(swapped.reward) != len(found.reward) or (swapped.reward != found.reward).any()
 
@@ -66,9 +66,9 @@ def test_a_frontier_of_each(method):
     assert set(front.method) == {method}
     best = front.at(CONFIGS.lambda_path)
     for members, own in alone(pprjax.frontier, method=method):
-        mine = np.isin(front.path, members)
-        np.testing.assert_array_equal(front.value[mine], own.value)
-        np.testing.assert_array_equal(front.distance[mine], own.distance)
+        rows = np.isin(front.index, members)
+        np.testing.assert_array_equal(front.value[rows], own.value)
+        np.testing.assert_array_equal(front.distance[rows], own.distance)
         chosen = own.at(CONFIGS.lambda_path[members])
         np.testing.assert_array_equal(best.reward[members], chosen.reward)
         np.testing.assert_array_equal(best.bound[members], chosen.bound)

@@ -46,10 +46,10 @@ def test_they_are_the_table_again(seed, timed):
 def test_a_list_of_what_may_happen_adds_up(seed):
     rng = np.random.default_rng(seed)
     table = random_table(rng)
-    state, action, following = np.nonzero(table)
-    prob = table[state, action, following]
+    state, action, next_state = np.nonzero(table)
+    prob = table[state, action, next_state]
     order = rng.permutation(2 * len(prob))
-    halves = (np.tile(x, 2)[order] for x in (state, action, following, prob / 2))
+    halves = (np.tile(x, 2)[order] for x in (state, action, next_state, prob / 2))
     found = Successors.from_steps(*halves, num_states=S, num_actions=A)
     np.testing.assert_allclose(found.table(), table, atol=1e-15)
     again = Successors.from_steps(*found.to_steps(), num_states=S, num_actions=A)
@@ -152,13 +152,13 @@ def test_noise_is_the_same_where_cells_are_told_apart_by_their_lengths(monkeypat
 def test_noise_that_was_observed_is_that_of_the_table(seed):
     rng = np.random.default_rng(seed)
     table = random_table(rng)
-    state, action, following = rng.choice(np.argwhere(table > 0))
-    states, actions = np.array([state, following, -1]), np.array([action, -1])
+    state, action, next_state = rng.choice(np.argwhere(table > 0))
+    states, actions = np.array([state, next_state, -1]), np.array([action, -1])
     chances = Successors.of(table)
     found = counterfactual_probabilities(chances, states, actions)
     dense = counterfactual_probabilities(np.moveaxis(table, 1, 0), states, actions)
     np.testing.assert_allclose(found.table(), np.moveaxis(dense, 1, 2), atol=1e-6)
-    assert found.prob(state, action, following, 0) == 1
+    assert found.prob(state, action, next_state, 0) == 1
     sampled = dict(num_samples=50, key=jax.random.key(seed))
     found = counterfactual_probabilities(chances, states, actions, **sampled)
     dense = counterfactual_probabilities(np.moveaxis(table, 1, 0), states, actions, **sampled)

@@ -110,9 +110,9 @@ def test_what_does_not_fit_is_named(changes, error, message):
         (0, [1.0, np.inf], r"^policy\.probs\[0\]: expected a row that sums to 1, got inf$"),
     ],
 )
-def test_a_row_that_is_no_distribution_is_named(at, row, message):
+def test_a_row_that_is_no_distribution_is_named(rows, row, message):
     probs = PROBS.copy()
-    probs[at] = row
+    probs[rows] = row
     for policy in (table(probs), TablePolicy(probs)):
         with pytest.raises(ValueError, match=message):
             Task(mdp(), policy)
@@ -231,8 +231,8 @@ def test_a_table_is_looked_up_by_the_state_s_number():
     assert isinstance(task.policy, Policy)
 
 
-def outcome(reached=True, reward_goal=0.0, **told):
-    return Outcome(state=0, reached=jnp.bool_(reached), reward_goal=jnp.float32(reward_goal), **told)
+def outcome(reached=True, r_goal=0.0, **told):
+    return Outcome(state=0, reached=jnp.bool_(reached), r_goal=jnp.float32(r_goal), **told)
 
 
 def test_reached():
@@ -263,7 +263,7 @@ def test_class_is(probs, met):
 
 
 def test_a_function_is_a_goal():
-    task = Task(mdp(), table(), goal=lambda state, reward_goal: (state.id == 2) & (reward_goal > 3))
+    task = Task(mdp(), table(), goal=lambda state, r_goal: (state.id == 2) & (r_goal > 3))
     assert isinstance(task.goal, Condition)
     assert task.goal.uses_reward
     state = task.step(KEY, task.reset(KEY), jnp.int32(1))[0]
@@ -357,11 +357,11 @@ def test_an_agent_that_gives_no_log_probabilities_is_named(policy, error, messag
 def test_a_goal_names_states_by_number_or_by_mask():
     """A list of numbers was taken for a mask once, and answered another question in silence."""
     for number in range(3):
-        there = outcome(state_id=jnp.int32(number))
+        valid = outcome(state_id=jnp.int32(number))
         for mask in itertools.product([False, True], repeat=3):
             named = np.flatnonzero(mask).tolist()
-            assert ends_in(np.array(mask))(there) == mask[number]
-            assert not named or ends_in(named)(there) == mask[number]
+            assert ends_in(np.array(mask))(valid) == mask[number]
+            assert not named or ends_in(named)(valid) == mask[number]
     for wrong, said in (
         ([], "states: expected the numbers"),
         ([0.5], "states: expected the numbers"),

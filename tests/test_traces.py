@@ -97,12 +97,12 @@ def test_an_agent_goes_by_the_longest_context_it_knows():
     agent = traces.contexts(
         np.array([[1, 2, 0], [1, 3, 0]]), np.array([2.0, 1.0]), num_symbols=V, order=2, strength=0.5
     )
-    log_probs, following = np.asarray(agent.log_probs), np.asarray(agent.following)
+    log_probs, next_state = np.asarray(agent.log_probs), np.asarray(agent.next_state)
     np.testing.assert_allclose(np.exp(log_probs).sum(1), 1.0, rtol=1e-5)
-    start = following[0, V]
-    one = following[start, 1]
+    start = next_state[0, V]
+    one = next_state[start, 1]
     none = (np.array([3, 3, 2, 1, 0]) + 0.5 / V) / 9.5  # ends and symbols, by their weights
     after = (np.array([0, 0, 2, 1, 0]) + 0.5 * none) / 3.5  # a 1
     np.testing.assert_allclose(np.exp(log_probs[one]), (np.array([0, 0, 2, 1, 0]) + 0.5 * after) / 3.5, rtol=1e-5)
-    unknown = following[one, 4]
+    unknown = next_state[one, 4]
     np.testing.assert_allclose(np.exp(log_probs[unknown]), none, rtol=1e-5)

@@ -135,7 +135,7 @@ def test_the_original_is_followed_by_the_actions_that_lead_nearest():
     traced = jax.vmap(lambda row, n: trace(task(), row, n, jax.random.key(0)))(paths.symbols, paths.lengths)
     np.testing.assert_array_equal(traced.followed, [True, True, True, False])
     np.testing.assert_array_equal(traced.actions, [[2, 1, 0, 1, 1], [0, 1, 2, -1, -1], [2, 2, 1, -1, -1], [-1] * 5])
-    np.testing.assert_allclose(traced.reward_goal, [-0.2, -0.2, 0.8, -np.inf], atol=1e-6)
+    np.testing.assert_allclose(traced.r_goal, [-0.2, -0.2, 0.8, -np.inf], atol=1e-6)
     near = paths.symbols + 4e-4  # as float32 may tell it elsewhere
     followed = jax.vmap(lambda row, n: trace(task(), row, n, jax.random.key(0)).followed)(near, paths.lengths)
     np.testing.assert_array_equal(followed, traced.followed)

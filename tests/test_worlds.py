@@ -101,11 +101,11 @@ def test_what_an_environment_says_of_its_own_symbols_and_numbers_is_not_asked_of
     own.next_symbols = own.promise = lambda state, params: jnp.arange(4)
     other = Task(own, POLICY, symbol=symbol).env
     assert (hasattr(other, "next_symbols"), hasattr(other, "promise")) == (False, True)
-    mine = ring().env
-    assert all(hasattr(mine, name) for name in ("state_from_id", "transition_probs"))
-    told = Task(mine, POLICY, symbol=symbol).env
+    rows = ring().env
+    assert all(hasattr(rows, name) for name in ("state_from_id", "transition_probs"))
+    told = Task(rows, POLICY, symbol=symbol).env
     assert all(hasattr(told, name) for name in ("state_from_id", "transition_probs"))
-    numbered = Task(mine, POLICY, state_id=state_id).env
+    numbered = Task(rows, POLICY, state_id=state_id).env
     assert not any(hasattr(numbered, name) for name in ("state_from_id", "transition_probs"))
 
 
@@ -201,7 +201,7 @@ def test_of_actions_agents_goals_and_functions_read_the_environment():
     task = Task(
         pprjax.actions_as_symbols(Talking()),
         POLICY_OF_STATES,
-        lambda state, reward_goal: state.id == 1,
+        lambda state, r_goal: state.id == 1,
         reached_goal=reached_goal,
     )
     for one in (task, with_rules(task.replace(constraints=pprjax.Constraints(rules=[declare.absence(2)])))):

@@ -121,9 +121,9 @@ def patients(num: int, *, seed: int = 0, died: bool = True) -> Paths:
             here, likely = states[-1], clinic.clinicians[states[-1]].astype(float)
             action = int(rng.choice(len(likely), p=likely / likely.sum()))
             cell = clinic.chances.cell(here, action)
-            at = slice(clinic.chances.first[cell], clinic.chances.first[cell + 1])
-            chances = clinic.chances.probs[at]
-            after = rng.choice(clinic.chances.states[at], p=chances / chances.sum())
+            rows = slice(clinic.chances.first[cell], clinic.chances.first[cell + 1])
+            chances = clinic.chances.probs[rows]
+            after = rng.choice(clinic.chances.states[rows], p=chances / chances.sum())
             states, actions = [*states, int(after)], [*actions, action]
         if states[-1] == DISCHARGED and (DIED in states or not died):
             found.append((states, actions))

@@ -205,7 +205,7 @@ def _solve_one(
 
     def expected(noise, value):
         if chances is None:
-            return value[moved.following]
+            return value[moved.next_state]
         return _expected_of(chances, num_samples, noise, value)
 
     value, policy = _programme(moved.reward, observed.actions, max_changes, expected, noise)
@@ -217,11 +217,11 @@ def _solve_one(
         action_observed, actions, noise, uniform = x
         action = actions[state, left].astype(jnp.int32)
         goes_on = (action != PAD) & ~moved.stops[state]
-        following = _following(moved, chances, num_samples, state, action, noise, uniform)
+        next_state = _following(moved, chances, num_samples, state, action, noise, uniform)
         paid = moved.reward[action, state]
-        after = (following, left - (action != action_observed), earned + paid, magnitude + jnp.abs(paid))
+        after = (next_state, left - (action != action_observed), earned + paid, magnitude + jnp.abs(paid))
         carry = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), after, carry)
-        return carry, (jnp.where(goes_on, world.symbol[following], PAD), jnp.where(goes_on, action, PAD))
+        return carry, (jnp.where(goes_on, world.symbol[next_state], PAD), jnp.where(goes_on, action, PAD))
 
     uniform = jax.random.uniform(key_path, observed.actions.shape)
     nothing = jnp.zeros((), reward.dtype)
@@ -300,7 +300,7 @@ def _following(
 ) -> Int[Array, ""]:
     """The next state on a realized path: one drawn from P_cf, where there is chance; uniform float[] in [0, 1)."""
     if chances is None:
-        return moved.following[action, state]
+        return moved.next_state[action, state]
     states, probs = chances.states[state, action], chances.probs[state, action]
     cumulative = jnp.cumsum(step_probabilities(states, probs, observed_step(chances, *noise), num_samples))
     drawn = jnp.sum(uniform * cumulative[-1] >= cumulative, dtype=jnp.int32)
@@ -318,7 +318,7 @@ def _assemble(
     task: Task, world: FiniteWorld, originals: Paths, valid: Bool[np.ndarray, " B"], plans: _Plan
 ) -> ActionChanges:
     steps = max(int(np.max(originals.lengths)) - 1, 0)
-    goes_on = np.flatnonzero((np.asarray(world.following) != UNAVAILABLE).any(1))
+    goes_on = np.flatnonzero((np.asarray(world.next_state) != UNAVAILABLE).any(1))
     found = np.asarray(plans.policy)[:, :steps]
     policy = np.full((*found.shape[:2], task.env.num_states, found.shape[3]), PAD, found.dtype)
     policy[:, :, np.asarray(world.state_id)[goes_on]] = found[:, :, goes_on]

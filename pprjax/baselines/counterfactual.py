@@ -112,10 +112,10 @@ def _sparse(
     given = jax.tree.map(lambda x: np.asarray(jnp.asarray(x)), chances)  # in the precision of the device
     likely = np.stack([_likely(given, s, a) for s, a in zip(states[:-1], actions, strict=True)])
     probs = np.zeros((len(actions), len(given.states)), given.probs.dtype)
-    for at, there in _alike(np.diff(given.first), given.first):
-        rows = given.states[at], np.where(there, given.probs[at], 0.0)
+    for index, valid in _alike(np.diff(given.first), given.first):
+        rows = given.states[index], np.where(valid, given.probs[index], 0.0)
         found = _probabilities(*rows, likely, states[1:], key, num_samples=num_samples)
-        probs[:, at[there]] = np.asarray(found)[:, there]
+        probs[:, index[valid]] = np.asarray(found)[:, valid]
     return given.replace(probs=probs)
 
 
@@ -137,8 +137,8 @@ def _alike(
     for alike in np.unique(size[lengths > 0]):
         cells = np.flatnonzero((size == alike) & (lengths > 0))
         ranks = np.arange(lengths[cells].max())
-        there = ranks < lengths[cells][:, None]
-        yield np.where(there, first[cells][:, None] + ranks, first[cells][:, None]), there
+        valid = ranks < lengths[cells][:, None]
+        yield np.where(valid, first[cells][:, None] + ranks, first[cells][:, None]), valid
 
 
 def check_num_samples(num_samples: int | None) -> None:
@@ -152,14 +152,14 @@ class ObservedStep:
     """One step of an observed path, and what is needed to ask what else might have come of it."""
 
     likely: Any  # float[S], P(· | s_t, a_t)
-    following: Any  # int32[], s_{t+1}; PAD: not observed
+    next_state: Any  # int32[], s_{t+1}; PAD: not observed
     key: Any  # of its noise, where that is sampled; else None
 
 
-def observed_step(chances: Padded, state, action, following, key=None) -> ObservedStep:
-    """The step that led from `state` under `action` to `following`; PAD each where it was not observed."""
+def observed_step(chances: Padded, state, action, next_state, key=None) -> ObservedStep:
+    """The step that led from `state` under `action` to `next_state`; PAD each where it was not observed."""
     likely = jnp.zeros(chances.states.shape[0], chances.probs.dtype)
-    return ObservedStep(likely.at[chances.states[state, action]].add(chances.probs[state, action]), following, key)
+    return ObservedStep(likely.at[chances.states[state, action]].add(chances.probs[state, action]), next_state, key)
 
 
 def step_probabilities(
@@ -173,24 +173,30 @@ def step_probabilities(
 
 @partial(jax.jit, static_argnames="num_samples")
 def _probabilities(
-    leads: Int[Array, "*#B K"], probs: Float[Array, "*B K"], likely: Float[Array, "T S"], following, key, *, num_samples
+    leads: Int[Array, "*#B K"],
+    probs: Float[Array, "*B K"],
+    likely: Float[Array, "T S"],
+    next_state,
+    key,
+    *,
+    num_samples,
 ) -> Float[Array, "T *B K"]:
-    keys = None if num_samples is None else jax.random.split(key, len(following))
+    keys = None if num_samples is None else jax.random.split(key, len(next_state))
 
     def one(x):
         return step_probabilities(leads, probs, ObservedStep(*x), num_samples)
 
     # one step after another: side by side, the samples of all steps would not fit a cache, nor what is sorted a memory
-    return jax.lax.map(one, (likely, following, keys))
+    return jax.lax.map(one, (likely, next_state, keys))
 
 
 def _limit(states: Int[Array, "*#B K"], probs: Float[Array, "*B K"], observed: ObservedStep) -> Float[Array, "*B K"]:
     """P_cf at one step: the integral of 1 / L² in closed form, from each start of an arrival to the next."""
-    p, following = observed.likely, observed.following
-    seen = states == following
+    p, next_state = observed.likely, observed.next_state
+    seen = states == next_state
     seen &= probs > 0  # what fills a row up may have any number
     q = jnp.where(seen, 0.0, probs)
-    until = _ratio(p[following], jnp.sum(jnp.where(seen, probs, 0.0), axis=-1, keepdims=True))  # r
+    until = _ratio(p[next_state], jnp.sum(jnp.where(seen, probs, 0.0), axis=-1, keepdims=True))  # r
     starts = _ratio(p[states], q)  # r_i
 
     order = jnp.argsort(starts, axis=-1)
@@ -208,7 +214,7 @@ def _limit(states: Int[Array, "*#B K"], probs: Float[Array, "*B K"], observed: O
     wins = jnp.take_along_axis(wins, jnp.argsort(order, axis=-1), axis=-1)
     wins = jnp.where(seen, 1.0 / after[..., -1:], wins)
     possible = probs.any(axis=-1, keepdims=True)
-    return jnp.where(following == PAD, probs, jnp.where(possible, wins, 0.0))
+    return jnp.where(next_state == PAD, probs, jnp.where(possible, wins, 0.0))
 
 
 def _ratio(p: Float[Array, "*#dims"], q: Float[Array, "*#dims"]) -> Float[Array, "*#dims"]:
@@ -224,8 +230,8 @@ def _histogram(
     num_states = p.shape[0]
     noise = jax.random.exponential(observed.key, (num_states + 1, num_samples), jnp.float32)
     first, waiting = noise[0], noise[1:]
-    ahead = jnp.arange(num_states)[:, None] == observed.following
-    times = jnp.where(observed.following == PAD, waiting, p[:, None] * first + jnp.where(ahead, 0.0, waiting))
+    ahead = jnp.arange(num_states)[:, None] == observed.next_state
+    times = jnp.where(observed.next_state == PAD, waiting, p[:, None] * first + jnp.where(ahead, 0.0, waiting))
     strength = 1.0 / jnp.maximum(times, _SOONEST)
 
     def shares(x):

@@ -73,23 +73,23 @@ def native_guide(
         start=np.full(size, NONE, np.int32),
         length=np.full(size, NONE, np.int32),
     )
-    at = np.flatnonzero(neighbour != NONE)
-    if at.size == 0:
+    index = np.flatnonzero(neighbour != NONE)
+    if index.size == 0:
         return result
-    guides = references[neighbour[at]]
-    weight = importance(queries[at], guides) if callable(importance) else np.asarray(importance)
+    guides = references[neighbour[index]]
+    weight = importance(queries[index], guides) if callable(importance) else np.asarray(importance)
     if not callable(importance) and weight.shape[:1] == (size,):
-        weight = weight[at]
-    starts = _windows(_check_importance(weight, (at.size, horizon)))
+        weight = weight[index]
+    starts = _windows(_check_importance(weight, (index.size, horizon)))
     lengths = np.arange(1, horizon + 1)
     steps = np.arange(horizon)
     inside = (steps >= starts[:, :, None]) & (steps < (starts + lengths)[:, :, None])
-    edited = np.where(inside, guides[:, None], queries[at, None])  # [B', length - 1, T]
+    edited = np.where(inside, guides[:, None], queries[index, None])  # [B', length - 1, T]
     got = _classes("edits", classify, edited.reshape(-1, horizon)).reshape(edited.shape[:2])
-    flips = got == theirs[neighbour[at]][:, None]
+    flips = got == theirs[neighbour[index]][:, None]
 
     found, first = flips.any(1), flips.argmax(1)
-    rows, chosen = at[found], first[found]
+    rows, chosen = index[found], first[found]
     result.sequences[rows] = edited[found, chosen]
     result.found[rows] = True
     result.start[rows] = starts[found, chosen]

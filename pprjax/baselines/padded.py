@@ -42,6 +42,6 @@ def padded(chances: Successors) -> Padded:
     begin, end = first[cell], first[cell + 1]
     if chances.rows is not None:
         end = jnp.where(action < jnp.diff(chances.rows)[:, None], end, begin)
-    at = begin[..., None] + jnp.arange(width)
-    there, at = at < end[..., None], jnp.minimum(at, len(chances.states) - 1)
-    return Padded(jnp.asarray(chances.states)[at], jnp.where(there, jnp.asarray(chances.probs)[at], 0.0))
+    rows = begin[..., None] + jnp.arange(width)
+    valid, rows = rows < end[..., None], jnp.minimum(rows, len(chances.states) - 1)
+    return Padded(jnp.asarray(chances.states)[rows], jnp.where(valid, jnp.asarray(chances.probs)[rows], 0.0))

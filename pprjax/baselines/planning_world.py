@@ -24,17 +24,17 @@ from pprjax.task import Task
 class Moves(NamedTuple):
     """What the actions of a world of N rows do in a plan, in which every path goes on."""
 
-    following: Any  # int32[A, N], where they lead; where one is not available it stays
+    next_state: Any  # int32[A, N], where they lead; where one is not available it stays
     reward: Any  # float[A, N]: 0 where a path stops, else -inf where an action is not available
     stops: Any  # bool[N], no action is available
 
 
 def moves(world: FiniteWorld) -> Moves:
-    following, reward = jnp.asarray(world.following).T, jnp.asarray(world.reward).T
-    usable = following != UNAVAILABLE
+    next_state, reward = jnp.asarray(world.next_state).T, jnp.asarray(world.reward).T
+    usable = next_state != UNAVAILABLE
     stops = ~usable.any(0)
     return Moves(
-        following=jnp.where(usable, following, jnp.arange(len(stops), dtype=following.dtype)),
+        next_state=jnp.where(usable, next_state, jnp.arange(len(stops), dtype=next_state.dtype)),
         reward=jnp.where(stops, 0.0, jnp.where(usable, reward, -jnp.inf)),
         stops=stops,
     )
@@ -74,7 +74,7 @@ def stochastic_world(task: Task) -> tuple[FiniteWorld, Padded] | None:
     likeliest = jnp.take_along_axis(table.states, table.probs.argmax(-1)[..., None], axis=-1)[..., 0]
     earned, actions = partial(task.step, jax.random.key(0)), jnp.arange(task.num_actions)
     world = FiniteWorld(
-        following=jnp.where(usable, likeliest, UNAVAILABLE),
+        next_state=jnp.where(usable, likeliest, UNAVAILABLE),
         reward=jax.vmap(lambda state: jax.vmap(lambda action: earned(state, action)[1])(actions))(states),
         habit=jnp.zeros(usable.shape),
         log_prob=jnp.full(usable.shape, -np.log(task.num_actions)),
@@ -105,9 +105,9 @@ def observed_in_deterministic(task: Task, world: FiniteWorld, originals: Paths) 
     actions = np.full((len(lengths), width), PAD, np.int32)
     kept = min(width, original.actions.shape[1])
     actions[:, :kept] = np.where(valid[:, None], original.actions[:, :kept], PAD)
-    states, following = [np.zeros(len(lengths), np.int32)], np.asarray(moves(world).following)
+    states, next_state = [np.zeros(len(lengths), np.int32)], np.asarray(moves(world).next_state)
     for t in range(width):
-        states.append(np.where(actions[:, t] == PAD, PAD, following[actions[:, t], states[-1]]))
+        states.append(np.where(actions[:, t] == PAD, PAD, next_state[actions[:, t], states[-1]]))
     return Observed(
         states=np.stack(states, axis=1), actions=actions, valid=valid, symbols=np.asarray(originals.symbols)
     )
@@ -126,15 +126,15 @@ def observed_in_stochastic(task: Task, world: FiniteWorld, chances: Padded, orig
     if originals.actions is None:
         raise UserError("originals: expected actions, which a stochastic world does not give away; got none")
     symbols, actions = np.asarray(originals.symbols), np.asarray(originals.actions)
-    symbol, following, leads, probs = map(np.asarray, (world.symbol, world.following, chances.states, chances.probs))
+    symbol, next_state, leads, probs = map(np.asarray, (world.symbol, world.next_state, chances.states, chances.probs))
     order = np.argsort(symbol)
     states = order[np.minimum(np.searchsorted(symbol, symbols, sorter=order), len(order) - 1)].astype(np.int32)
     lengths = np.asarray(originals.lengths)[:, None]
     on_path = np.arange(symbols.shape[1]) < lengths
     known = (symbol[states] == symbols) | ~on_path
-    here, there, taken = states[:, :-1], states[:, 1:], np.clip(actions, 0, task.num_actions - 1)
-    possible = ((leads[here, taken] == there[..., None]) & (probs[here, taken] > 0)).any(-1)
-    possible &= (taken == actions) & (following[here, taken] != UNAVAILABLE)
+    here, present, taken = states[:, :-1], states[:, 1:], np.clip(actions, 0, task.num_actions - 1)
+    possible = ((leads[here, taken] == present[..., None]) & (probs[here, taken] > 0)).any(-1)
+    possible &= (taken == actions) & (next_state[here, taken] != UNAVAILABLE)
     valid = known.all(1) & (possible | ~on_path[:, 1:]).all(1) & (lengths[:, 0] - 1 <= task.horizon)
     return Observed(
         states=np.where(on_path & valid[:, None], states, PAD),

@@ -32,7 +32,7 @@ class Pruned:
     """What is left of the unrolled world for one original, W' nodes a layer; on the host, or traced."""
 
     symbol: np.ndarray | jax.Array  # int32[T + 1, W']
-    following: np.ndarray | jax.Array  # int32[T + 1, W', A], W' where there is none
+    next_state: np.ndarray | jax.Array  # int32[T + 1, W', A], W' where there is none
     edges: np.ndarray | jax.Array  # float32[T + 1, W', A], r + λ_policy·h
     ending: np.ndarray | jax.Array  # float32[T + 1, W'], 0 where a path may end, else -inf
     last: np.ndarray | jax.Array  # int32[], the last layer that is looked at
@@ -48,16 +48,16 @@ def prune(
     width = min(limits.size_of(int(alive.sum(1).max())), alive.shape[1])
     kept = np.argsort(~alive, axis=1, kind="stable")[:, :width]  # the living first, in their order
     layers = np.arange(len(kept))[:, None]
-    there = alive[layers, kept]
+    valid = alive[layers, kept]
     rank = np.full((len(kept) + 1, alive.shape[1] + 1), width, np.int32)  # node -> its place among the kept
     rank[:-1, :-1] = np.where(alive, np.cumsum(alive, 1) - 1, width)
     rows, tables = unrolled.row[layers, kept], unrolled.tables
     return Pruned(
         symbol=tables.symbol[rows],
-        following=np.where(there[..., None], rank[layers[..., None] + 1, unrolled.following[layers, kept]], width),
+        next_state=np.where(valid[..., None], rank[layers[..., None] + 1, unrolled.next_state[layers, kept]], width),
         edges=(tables.reward[rows] + weights.charges(rows.reshape(1, -1)).reshape(*rows.shape, -1)).astype(np.float32),
-        ending=np.where(there, ending[layers, kept], -np.inf).astype(np.float32),
-        last=np.asarray(np.flatnonzero(there[:, 0]).max(initial=0), np.int32),
+        ending=np.where(valid, ending[layers, kept], -np.inf).astype(np.float32),
+        last=np.asarray(np.flatnonzero(valid[:, 0]).max(initial=0), np.int32),
     )
 
 
@@ -101,14 +101,14 @@ def on_devices(
     """
     mesh = devices.local_mesh()
     width = 1 if mesh is None else mesh.size
-    whose, found, num_bytes = [], [], 0
+    index, found, num_bytes = [], [], 0
     for (budgets, _, needs), group in devices.grouped(problems, width):
         if num_bytes + needs > limits.MAX_BYTES:  # they are dispatched without waiting, and run side by side
             jax.block_until_ready(found)
             num_bytes = 0
         num_bytes += needs
         numbers, inputs = zip(*group, strict=True)
-        whose.append(numbers)
+        index.append(numbers)
         if mesh is None:
             found.append(function(*inputs[0], budgets=budgets, costs=costs))
         else:
@@ -117,10 +117,10 @@ def on_devices(
             found.append(_sharded(batch, function=function, mesh=mesh, budgets=budgets, costs=costs))
     found = jax.device_get(found)
     if mesh is None:
-        return [(numbers[0], result) for numbers, result in zip(whose, found, strict=True)]
+        return [(numbers[0], result) for numbers, result in zip(index, found, strict=True)]
     return [
         (b, jax.tree.map(lambda x, place=place: x[place], result))
-        for numbers, result in zip(whose, found, strict=True)
+        for numbers, result in zip(index, found, strict=True)
         for place, b in enumerate(numbers)
     ]
 
@@ -191,10 +191,10 @@ def all_values(
     def layer(k, carried):
         arriving, values = carried
         t = pruned.last - k
-        symbol, following, edges, ending = pruned.symbol[t], pruned.following[t], pruned.edges[t], pruned.ending[t]
+        symbol, next_state, edges, ending = pruned.symbol[t], pruned.next_state[t], pruned.edges[t], pruned.ending[t]
         value = jnp.full((num_nodes, length + 1, budgets), -jnp.inf, edges.dtype).at[:, length].set(ending[:, None])
         for a in range(edges.shape[-1]):
-            value = jnp.maximum(value, edges[:, a, None, None] + arriving[following[:, a]])
+            value = jnp.maximum(value, edges[:, a, None, None] + arriving[next_state[:, a]])
         drops = 1  # after k rounds up to 4^k - 1 symbols are dropped
         while drops * costs.delete < budgets and drops <= length:
             value = jax.lax.optimization_barrier(value)  # one kernel a round: fused, each would redo those before
@@ -226,20 +226,20 @@ def _actions(
     num_nodes, length, num_actions = pruned.symbol.shape[1], original.shape[0], pruned.edges.shape[-1]
 
     def look(t, node, i, e):
-        there = (node < num_nodes) & (i <= length) & (e >= 0) & (t <= horizon)
-        return jnp.where(there, value[t, node, i, e], -jnp.inf)  # an index out of bounds is clamped
+        valid = (node < num_nodes) & (i <= length) & (e >= 0) & (t <= horizon)
+        return jnp.where(valid, value[t, node, i, e], -jnp.inf)  # an index out of bounds is clamped
 
     def step(lane):
         t, node, i, e, actions, _ = lane
-        following = pruned.following[t, node]
-        reads = jnp.append(original, PAD)[i] == pruned.symbol[jnp.minimum(t + 1, horizon), following]
+        next_state = pruned.next_state[t, node]
+        reads = jnp.append(original, PAD)[i] == pruned.symbol[jnp.minimum(t + 1, horizon), next_state]
         after_read = e - jnp.where(reads, 0, costs.substitute)
         options = jnp.concatenate(
             [
                 jnp.where(i == length, pruned.ending[t, node], -jnp.inf)[None],
                 look(t, node, i + 1, e - costs.delete)[None],
-                pruned.edges[t, node] + look(t + 1, following, i + 1, after_read),
-                pruned.edges[t, node] + look(t + 1, following, i, e - costs.insert),
+                pruned.edges[t, node] + look(t + 1, next_state, i + 1, after_read),
+                pruned.edges[t, node] + look(t + 1, next_state, i, e - costs.insert),
             ]
         )
         choice = jnp.argmax(options)
@@ -249,7 +249,7 @@ def _actions(
         edits = jnp.where(inserts, costs.insert, e - after_read[action])
         moved = (
             jnp.where(acts, t + 1, t),
-            jnp.where(acts, following[action], node),
+            jnp.where(acts, next_state[action], node),
             jnp.where(inserts, i, i + 1),
             e - jnp.where(acts, edits, costs.delete),
             actions.at[jnp.where(acts & ~ended, t, horizon)].set(action.astype(jnp.int32), mode="drop"),

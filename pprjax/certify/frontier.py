@@ -118,25 +118,25 @@ def frontiers(problem: Problem, block: Block) -> tuple[Graded, Int[np.ndarray, "
             kind, posed = pose(left, block, b, int(largest[b]))
             yield kind, (b, posed)
 
-    actions, whose = [free.actions[:0]], [np.zeros(0, int)]
+    actions, index = [free.actions[:0]], [np.zeros(0, int)]
     for b, (value, found) in on_devices(every_budget, problems(), problem.costs):
         rising = np.flatnonzero(value > np.maximum.accumulate(np.append(-np.inf, value[:-1])))
         actions.append(found[rising])
-        whose.append(np.full(len(rising), b))
-    whose = np.concatenate(whose)
-    if not whose.size:
-        return free[:0], whose
-    graded = grade(problem, block[whose], np.concatenate(actions))
-    order = np.lexsort((-graded.value, graded.distance, whose))
+        index.append(np.full(len(rising), b))
+    index = np.concatenate(index)
+    if not index.size:
+        return free[:0], index
+    graded = grade(problem, block[index], np.concatenate(actions))
+    order = np.lexsort((-graded.value, graded.distance, index))
     order = order[graded.distance[order] <= problem.max_distance]
-    order = order[_rises(graded.value[order], whose[order])]
-    return graded[order], whose[order]
+    order = order[_rises(graded.value[order], index[order])]
+    return graded[order], index[order]
 
 
-def _rises(value: Float[np.ndarray, " F"], whose: Int[np.ndarray, " F"]) -> Bool[np.ndarray, " F"]:
+def _rises(value: Float[np.ndarray, " F"], index: Int[np.ndarray, " F"]) -> Bool[np.ndarray, " F"]:
     """Which rows are worth more than all rows of the same original before them."""
     rises, least = np.zeros(len(value), bool), {}
-    for i, (b, v, more) in enumerate(zip(whose.tolist(), value.tolist(), tolerated(value).tolist(), strict=True)):
+    for i, (b, v, more) in enumerate(zip(index.tolist(), value.tolist(), tolerated(value).tolist(), strict=True)):
         rises[i] = v > least.get(b, -np.inf)
         if rises[i]:
             least[b] = more

@@ -48,13 +48,13 @@ def grade(problem: Problem, block: Block, actions: Int[np.ndarray, "B T"]) -> Gr
         goal += np.where(moves, tables.reward[row, action], 0.0)
         habit += np.where(moves, weights.habit[weights.which, row, action], 0.0)
         log_prob += np.where(moves, tables.log_prob[row, action], 0.0)
-        row = np.where(moves, tables.following[row, action], row)
+        row = np.where(moves, tables.next_state[row, action], row)
         passed[:, t + 1] = np.where(moves, tables.symbol[row], PAD)
     num_actions = (actions != PAD).sum(1).astype(np.int32)
-    whose = np.resize(np.arange(size), limits.size_of(size))
+    index = np.resize(np.arange(size), limits.size_of(size))
     as_floats = EditCosts(*map(float, problem.costs))  # of which the unit costs have the fast form
     distance = _distances(
-        block.symbols[whose], block.lengths[whose], passed[whose], num_actions[whose], costs=as_floats
+        block.symbols[index], block.lengths[index], passed[index], num_actions[index], costs=as_floats
     )
     distance = np.rint(np.asarray(distance)[:size]).astype(np.int32)
     value = goal + weights.lambda_policy * habit

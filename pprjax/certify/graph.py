@@ -194,8 +194,8 @@ def _alike(
     for count in range(MOST_ALIKE + 1):
         rows = np.flatnonzero(degree == count)
         if rows.size:
-            at = first[rows][:, None] + np.arange(count)
-            what = np.column_stack([graph.ends[rows], graph.cut[rows], target[at], weight[at]])
+            places = first[rows][:, None] + np.arange(count)
+            what = np.column_stack([graph.ends[rows], graph.cut[rows], target[places], weight[places]])
             _, index, same = np.unique(what, axis=0, return_index=True, return_inverse=True)
             alike[rows] = rows[index][same.ravel()]
     return alike

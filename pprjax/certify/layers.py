@@ -67,7 +67,7 @@ class Nodes(NamedTuple):
     """M nodes of a layer."""
 
     number: np.ndarray  # int64[M], of all nodes
-    whose: np.ndarray  # int64[M], the original
+    index: np.ndarray  # int64[M], the original
     read: np.ndarray  # int64[M], i
     place: np.ndarray  # int64[M], r; where time counts r + R·(t - i + N)
     value: np.ndarray  # float64[M]
@@ -148,8 +148,8 @@ class Layers:
             waves = [self._first()] if e == 0 else self._edited(layers, e)
             wave = joined(waves)
             while len(wave.number):
-                self.spent[np.unique(wave.whose)] += WAVE
-                self._spend(wave.whose)
+                self.spent[np.unique(wave.index)] += WAVE
+                self._spend(wave.index)
                 wave = self._kept(wave, e)
                 waves.append(wave)
             layers[e] = self._current(joined(waves), e)
@@ -198,38 +198,38 @@ class Layers:
                 found += self._steps(layers[e - cost], e - cost, e, reads, moved)
         if e - self.costs.delete in layers:
             nodes = layers[e - self.costs.delete]
-            nodes = nodes[nodes.read < self.batch.lengths[nodes.whose]]
+            nodes = nodes[nodes.read < self.batch.lengths[nodes.index]]
             origin = np.stack([nodes.number, np.full(len(nodes.number), -1)])
-            found.append(self._accept(nodes.whose, nodes.read + 1, nodes.place - shift, nodes.value, origin, e))
+            found.append(self._accept(nodes.index, nodes.read + 1, nodes.place - shift, nodes.value, origin, e))
         nothing = np.zeros(0, np.int64)
         return [Nodes(nothing, nothing, nothing, nothing, np.zeros(0)), *found]
 
     def _steps(self, nodes: Nodes, made: int, e: int, reads: int, moved: int) -> list[Nodes]:
         """The nodes of layer e after every step that may matter. Replacing a symbol reads it, inserting does not."""
         if reads:
-            nodes = nodes[nodes.read < self.batch.lengths[nodes.whose]]
+            nodes = nodes[nodes.read < self.batch.lengths[nodes.index]]
         row = nodes.place % self.weighed.graph.num_rows
-        least = self.least[nodes.whose, nodes.read + reads]
-        shared = count_above(self.weighed, row, self.need[nodes.whose, least] - nodes.value)
-        begin, further = self._further(nodes.whose, row)
+        least = self.least[nodes.index, nodes.read + reads]
+        shared = count_above(self.weighed, row, self.need[nodes.index, least] - nodes.value)
+        begin, further = self._further(nodes.index, row)
         kept = self._within_budget(nodes, made, least, shared + further)
         nodes, row = nodes[kept], row[kept]
         shared, begin, further = shared[kept], begin[kept], further[kept]
-        self._spend(nodes.whose, shared + further)
+        self._spend(nodes.index, shared + further)
         found, low, end = [], 0, np.cumsum(shared + further)
         while low < len(end):
             high = max(low + 1, int(np.searchsorted(end, (end[low - 1] if low else 0) + SLICE)))
             part = slice(low, high)
             step = self.weighed.free[ranges(self.weighed.free_first[row[part]], shared[part])]
-            at = np.repeat(np.arange(low, high), shared[part])
+            rows = np.repeat(np.arange(low, high), shared[part])
             if self.batch.eased is not None:
                 more = self.batch.eased.further[ranges(begin[part], further[part])] % len(self.weighed.row)
                 step = np.append(step, more)
-                at = np.append(at, np.repeat(np.arange(low, high), further[part]))
-            place = nodes.place[at] - row[at] + self.weighed.target[step] + moved
-            value = nodes.value[at] + self._weights(nodes.whose[at], step)
-            origin = np.stack([nodes.number[at], step])
-            found.append(self._accept(nodes.whose[at], nodes.read[at] + reads, place, value, origin, e))
+                rows = np.append(rows, np.repeat(np.arange(low, high), further[part]))
+            place = nodes.place[rows] - row[rows] + self.weighed.target[step] + moved
+            value = nodes.value[rows] + self._weights(nodes.index[rows], step)
+            origin = np.stack([nodes.number[rows], step])
+            found.append(self._accept(nodes.index[rows], nodes.read[rows] + reads, place, value, origin, e))
             low = high
         return found
 
@@ -238,28 +238,28 @@ class Layers:
         return float(self._weights(np.full(len(steps), original), np.array(steps, np.int64)).sum())
 
     def _further(
-        self, whose: Int[np.ndarray, " M"], row: Int[np.ndarray, " M"]
+        self, index: Int[np.ndarray, " M"], row: Int[np.ndarray, " M"]
     ) -> tuple[Int[np.ndarray, " M"], Int[np.ndarray, " M"]]:
         """Where the steps begin that own steps make worth more, from these rows, and how many there are."""
         if self.batch.eased is None:
             return np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
-        place = whose * self.weighed.graph.num_rows + row
+        place = index * self.weighed.graph.num_rows + row
         begin, end = (np.searchsorted(self.batch.eased.further_row, place, side) for side in ("left", "right"))
         return begin, end - begin
 
-    def _weights(self, whose: Int[np.ndarray, " M"], step: Int[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+    def _weights(self, index: Int[np.ndarray, " M"], step: Int[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
         """What these steps are worth for these originals."""
         eased = self.batch.eased
-        return self.weighed.weight[step] if eased is None else eased.weights(self.weighed, whose, step)
+        return self.weighed.weight[step] if eased is None else eased.weights(self.weighed, index, step)
 
-    def _to_come(self, whose: Int[np.ndarray, " M"], row: Int[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
+    def _to_come(self, index: Int[np.ndarray, " M"], row: Int[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
         """The most that can come after these rows for these originals."""
         eased = self.batch.eased
-        at = row if eased is None else whose * self.weighed.graph.num_rows + row
-        return (self.weighed if eased is None else eased).to_come[at]
+        rows = row if eased is None else index * self.weighed.graph.num_rows + row
+        return (self.weighed if eased is None else eased).to_come[rows]
 
-    def _spend(self, whose: Int[np.ndarray, " M"], count: Int[np.ndarray, " M"] | None = None) -> None:
-        self.spent += np.bincount(whose, count, len(self.spent)).astype(np.int64)
+    def _spend(self, index: Int[np.ndarray, " M"], count: Int[np.ndarray, " M"] | None = None) -> None:
+        self.spent += np.bincount(index, count, len(self.spent)).astype(np.int64)
 
     def _within_budget(
         self, nodes: Nodes, made: int, least: Int[np.ndarray, " M"], count: Int[np.ndarray, " M"]
@@ -275,41 +275,41 @@ class Layers:
         if to_go is not None and self.batch.lambda_path is None:
             fewest = int(to_go[1, self.batch.start[0]])
         room = np.maximum((self.calls - self.spent) // max(SHARE, fewest - made), 0)
-        wanted = np.bincount(nodes.whose, count, len(room))
+        wanted = np.bincount(nodes.index, count, len(room))
         if (wanted <= room).all():
             return slice(None)
         row = nodes.place % self.weighed.graph.num_rows
-        bound = nodes.value + self._to_come(nodes.whose, row)
+        bound = nodes.value + self._to_come(nodes.index, row)
         if to_go is not None:
             least = np.minimum(np.maximum(least, made + to_go[nodes.read, row]), self.need.shape[1] - 1)
         if self.batch.lambda_path is None:
-            order = np.lexsort((-bound, least, nodes.whose))
+            order = np.lexsort((-bound, least, nodes.index))
         else:
-            order = np.lexsort((-bound - closeness(least, self.batch.lambda_path), nodes.whose))
-        whose, total = nodes.whose[order], np.cumsum(count[order])
-        before = np.concatenate([[0], np.cumsum(wanted)])[whose]
+            order = np.lexsort((-bound - closeness(least, self.batch.lambda_path), nodes.index))
+        index, total = nodes.index[order], np.cumsum(count[order])
+        before = np.concatenate([[0], np.cumsum(wanted)])[index]
         kept = np.zeros(len(order), bool)
-        kept[order] = total - before <= room[whose]
-        self._drop(nodes.whose[~kept], least[~kept], bound[~kept])
+        kept[order] = total - before <= room[index]
+        self._drop(nodes.index[~kept], least[~kept], bound[~kept])
         return kept
 
-    def _drop(self, whose: Int[np.ndarray, " M"], least: Int[np.ndarray, " M"], bound: Float[np.ndarray, " M"]) -> None:
-        np.maximum.at(self.dropped, (whose, least), bound)
+    def _drop(self, index: Int[np.ndarray, " M"], least: Int[np.ndarray, " M"], bound: Float[np.ndarray, " M"]) -> None:
+        np.maximum.at(self.dropped, (index, least), bound)
 
     def _kept(self, nodes: Nodes, e: int) -> Nodes:
         """What reading the next symbol as it is leads to."""
-        nodes = nodes[nodes.read < self.batch.lengths[nodes.whose]]
+        nodes = nodes[nodes.read < self.batch.lengths[nodes.index]]
         row = nodes.place % self.weighed.graph.num_rows
-        step = self.weighed.leads_to(row, self.batch.symbols[nodes.whose, nodes.read].astype(np.int64))
-        there = step >= 0
-        nodes, row, step = nodes[there], row[there], step[there]
+        step = self.weighed.leads_to(row, self.batch.symbols[nodes.index, nodes.read].astype(np.int64))
+        valid = step >= 0
+        nodes, row, step = nodes[valid], row[valid], step[valid]
         place = nodes.place - row + self.weighed.target[step]
-        value = nodes.value + self._weights(nodes.whose, step)
-        return self._accept(nodes.whose, nodes.read + 1, place, value, np.stack([nodes.number, step]), e)
+        value = nodes.value + self._weights(nodes.index, step)
+        return self._accept(nodes.index, nodes.read + 1, place, value, np.stack([nodes.number, step]), e)
 
     def _accept(
         self,
-        whose: Int[np.ndarray, " M"],
+        index: Int[np.ndarray, " M"],
         read: Int[np.ndarray, " M"],
         place: Int[np.ndarray, " M"],
         value: Float[np.ndarray, " M"],
@@ -322,29 +322,29 @@ class Layers:
             origin: the node before, and the step from it.
         """
         weighed, graph = self.weighed, self.weighed.graph
-        row, left = place % graph.num_rows, self.batch.lengths[whose] - read
+        row, left = place % graph.num_rows, self.batch.lengths[index] - read
         ends, hops = graph.ends[row], weighed.hops[row]
-        least = np.maximum(self.least[whose, read], e + self.costs.insert * np.maximum(hops - left, 0))
+        least = np.maximum(self.least[index, read], e + self.costs.insert * np.maximum(hops - left, 0))
         least = np.where(ends, e + self.costs.delete * left, least)
         if self.batch.to_go is not None:
             least = np.maximum(least, e + self.batch.to_go[read, row])
         taken = read - 1 - e // self.costs.delete
         if self.timed:
             taken = place // graph.num_rows + read - self.batch.symbols.shape[1]
-        bound = value + self._to_come(whose, row)
+        bound = value + self._to_come(index, row)
         hopeful = (taken + hops <= graph.horizon) & (least < self.need.shape[1])
-        hopeful[hopeful] = bound[hopeful] > self.need[whose[hopeful], least[hopeful]]
-        whose, read, place, value, least = (x[hopeful] for x in (whose, read, place, value, least))
-        cell, room = self._cells(whose, read, place)
+        hopeful[hopeful] = bound[hopeful] > self.need[index[hopeful], least[hopeful]]
+        index, read, place, value, least = (x[hopeful] for x in (index, read, place, value, least))
+        cell, room = self._cells(index, read, place)
         if not room.all():
-            self._drop(whose[~room], least[~room], bound[hopeful][~room])
+            self._drop(index[~room], least[~room], bound[hopeful][~room])
         better = room.copy()
         better[room] = value[room] > self.best[cell[room]]
         chosen = np.flatnonzero(better)
         np.maximum.at(self.best, cell[chosen], value[chosen])
         chosen = chosen[value[chosen] == self.best[cell[chosen]]]
         chosen = np.sort(chosen[np.unique(cell[chosen], return_index=True)[1]])
-        nodes = Nodes(self.num_nodes + np.arange(len(chosen)), *(x[chosen] for x in (whose, read, place, value)))
+        nodes = Nodes(self.num_nodes + np.arange(len(chosen)), *(x[chosen] for x in (index, read, place, value)))
         self.num_nodes += len(chosen)
         if self.num_nodes > MAX_NODES and len(self.spent) > 1:
             raise TooLargeError(f"task: {len(self.spent)} originals have more than {MAX_NODES} nodes together")
@@ -355,11 +355,11 @@ class Layers:
         return nodes
 
     def _cells(
-        self, whose: Int[np.ndarray, " M"], read: Int[np.ndarray, " M"], place: Int[np.ndarray, " M"]
+        self, index: Int[np.ndarray, " M"], read: Int[np.ndarray, " M"], place: Int[np.ndarray, " M"]
     ) -> tuple[Int[np.ndarray, " M"], Bool[np.ndarray, " M"]]:
         """Where the best value of each (original, place, i) is held, and whether there is room for it."""
         width = self.least.shape[1]
-        pair = whose * self.places + place
+        pair = index * self.places + place
         new = np.unique(pair[self.cell[pair] < 0])
         fits = max(0, MAX_CELLS // width - self.num_pairs)
         if len(new) > fits and len(self.spent) > 1:
@@ -382,19 +382,19 @@ class Layers:
             taken = nodes.place // graph.num_rows + nodes.read - self.batch.symbols.shape[1]
             complete = complete | (graph.cut[row] & (taken == graph.horizon))
         nodes = nodes[complete]
-        distance = e + self.costs.delete * (self.batch.lengths[nodes.whose] - nodes.read)
+        distance = e + self.costs.delete * (self.batch.lengths[nodes.index] - nodes.read)
         inside = distance < self.end_value.shape[1]
         nodes, distance = nodes[inside], distance[inside]
-        at = nodes.whose, distance
-        better = nodes.value > self.end_value[at]
-        np.maximum.at(self.end_value, at, nodes.value)
-        chosen = np.flatnonzero(better & (nodes.value == self.end_value[at]))[::-1]
-        self.end_node[nodes.whose[chosen], distance[chosen]] = nodes.number[chosen]
+        rows = nodes.index, distance
+        better = nodes.value > self.end_value[rows]
+        np.maximum.at(self.end_value, rows, nodes.value)
+        chosen = np.flatnonzero(better & (nodes.value == self.end_value[rows]))[::-1]
+        self.end_node[nodes.index[chosen], distance[chosen]] = nodes.number[chosen]
 
     def _current(self, nodes: Nodes, e: int) -> Nodes:
         """Those that no better one of the same layer took the place of, where paths go on, as many as may."""
-        cell, room = self._cells(nodes.whose, nodes.read, nodes.place)
+        cell, room = self._cells(nodes.index, nodes.read, nodes.place)
         going = room & ~self.weighed.graph.ends[nodes.place % self.weighed.graph.num_rows]
         nodes = nodes[going & (self.best[cell] == nodes.value)]
         one = np.ones(len(nodes.number), np.int64)
-        return nodes[self._within_budget(nodes, e, self.least[nodes.whose, nodes.read], one)]
+        return nodes[self._within_budget(nodes, e, self.least[nodes.index, nodes.read], one)]

@@ -40,7 +40,7 @@ def n_best_paths(
     """The best paths of each original, and which original each answers; one row, and no path, where there is none."""
     bound = bounds(problem, block)
     symbols_of = partial(_symbols_of, problem.tables)
-    found, feasible, whose = [], [], []
+    found, feasible, index = [], [], []
     for b, length in enumerate(block.lengths.tolist()):
         best = []
         if bound.best()[b] > -np.inf:
@@ -49,26 +49,26 @@ def n_best_paths(
             ordered = ranked(pruned, value, original, block.lambda_path[b], limits, problem.costs)
             best = distinct(ordered, symbols_of, n_recourses, min_distance)
         feasible += [bool(best)] * max(len(best), 1)
-        whose += [b] * max(len(best), 1)
+        index += [b] * max(len(best), 1)
         found += best if best else [[]]
-    at = np.array(whose)
-    graded = grade(problem, block[at], _rows(found, problem.unrolled.horizon))
-    return grading.where(np.array(feasible), graded, grading.no_path(graded)), at
+    rows = np.array(index)
+    graded = grade(problem, block[rows], _rows(found, problem.unrolled.horizon))
+    return grading.where(np.array(feasible), graded, grading.no_path(graded)), rows
 
 
 def n_best_beside(
-    problem: Problem, block: Block, first: Graded, whose: Int[np.ndarray, " F"], *, n_recourses: int, min_distance: int
+    problem: Problem, block: Block, first: Graded, index: Int[np.ndarray, " F"], *, n_recourses: int, min_distance: int
 ) -> tuple[Graded, Int[np.ndarray, " R"]]:
     """For each path of the frontiers the n best of as many edits, of which it is one, and which original each answers.
 
     Args:
         first: the paths on the frontiers, each the best of its number of edits, in the order of the originals.
-        whose: which original each answers.
+        index: which original each answers.
     """
     bound = bounds(problem, block)
     symbols_of = partial(_symbols_of, problem.tables)
     found, answers, solved = [], [], -1
-    for b, edits in zip(whose.tolist(), first.distance.tolist(), strict=True):
+    for b, edits in zip(index.tolist(), first.distance.tolist(), strict=True):
         if b != solved:
             (pruned, value), solved = _all_paths(problem, block, bound, b), b
         original = block.symbols[b, : block.lengths[b]]
@@ -76,8 +76,8 @@ def n_best_beside(
         best = distinct(ordered, symbols_of, n_recourses, min_distance)
         found += best
         answers += [b] * len(best)
-    at = np.array(answers, int)
-    return (grade(problem, block[at], _rows(found, problem.unrolled.horizon)) if found else first), at
+    rows = np.array(answers, int)
+    return (grade(problem, block[rows], _rows(found, problem.unrolled.horizon)) if found else first), rows
 
 
 def _all_paths(
@@ -101,7 +101,7 @@ def _rows(found: list[list[int]], horizon: int) -> Int[np.ndarray, "R T"]:
 def _symbols_of(tables: FiniteWorld, actions: list[int]) -> Int[np.ndarray, " T"]:
     rows = [0]
     for action in actions:
-        rows.append(tables.following[rows[-1], action])
+        rows.append(tables.next_state[rows[-1], action])
     return tables.symbol[rows]
 
 
@@ -156,8 +156,8 @@ def ranked(
         if pruned.ending[t, node] == 0 and least <= column[-1] <= limit:
             worth = earned + closeness(float(column[-1]), lambda_path)
             heapq.heappush(heap, (-worth, depth - 1, next(order), True, earned, node, column, actions))
-        for action in np.flatnonzero(pruned.following[t, node] < width):
-            after = int(pruned.following[t, node, action])
+        for action in np.flatnonzero(pruned.next_state[t, node] < width):
+            after = int(pruned.next_state[t, node, action])
             reward = earned + float(pruned.edges[t, node, action])
             longer = append(column, original, int(pruned.symbol[t + 1, after]), costs)
             entry = (-(reward + best(t + 1, after, longer)), depth - 1, next(order), False, reward, after, longer)

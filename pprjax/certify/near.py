@@ -58,7 +58,7 @@ FAVOURITE = -3
 class Found:
     """F paths, original by original, and of each the fewest edits first."""
 
-    whose: np.ndarray  # int64[F]
+    index: np.ndarray  # int64[F]
     steps: list[list[int]]  # F, of the weighed graph
     limit: np.ndarray  # float64[B, D + 1], no path of at most so many edits is worth more
     proved: np.ndarray  # bool[B], nothing was dropped
@@ -68,13 +68,13 @@ class Found:
 class _Part:
     """Originals that are still to be worked through."""
 
-    at: np.ndarray  # int64[b], their numbers
+    rows: np.ndarray  # int64[b], their numbers
     timed: bool  # whether the actions so far count: some path was longer than the horizon
     alone: bool = False  # it was tried with others, and was not proved
 
     def split(self, count: int) -> list[_Part]:
         """The first ones and the others, the first ones last."""
-        return [dataclasses.replace(self, at=at) for at in (self.at[count:], self.at[:count])]
+        return [dataclasses.replace(self, rows=rows) for rows in (self.rows[count:], self.rows[:count])]
 
 
 def near(
@@ -113,27 +113,27 @@ def near(
     waiting = [_Part(order, timed=bool(weighed.graph.cut.any()))]
     while waiting:
         part = waiting.pop()
-        at = part.at
-        together = min(TOGETHER, PLACES // _places(weighed, int(lengths[at].max()), part.timed))
-        if len(at) > max(1, together):
+        index = part.rows
+        together = min(TOGETHER, PLACES // _places(weighed, int(lengths[index].max()), part.timed))
+        if len(index) > max(1, together):
             waiting += part.split(max(1, together))
             continue
-        batch = _batch(weighed, originals, start, at, to_come, objective)
+        batch = _batch(weighed, originals, start, index, to_come, objective)
         if part.alone and len(weighed.row) * batch.symbols.shape[1] <= MAX_GUIDED:
             batch = batch._replace(to_go=edits_to_go(weighed, batch.symbols[0], costs))
         try:
             found = _solve(weighed, batch, costs, part.timed, calls if part.alone else first)
         except TooLargeError:
-            if len(at) == 1:
+            if len(index) == 1:
                 raise
-            waiting += part.split(len(at) // 2)
+            waiting += part.split(len(index) // 2)
             continue
         again = _again(weighed, part, found)
         waiting += again.values()
-        rows += [(int(at[i]), steps) for i, steps in zip(found.whose, found.steps, strict=True) if i not in again]
-        limit[at, : found.limit.shape[1]] = found.limit
-        limit[at, found.limit.shape[1] :] = found.limit[:, -1:]
-        proved[at] = found.proved
+        rows += [(int(index[i]), steps) for i, steps in zip(found.index, found.steps, strict=True) if i not in again]
+        limit[index, : found.limit.shape[1]] = found.limit
+        limit[index, found.limit.shape[1] :] = found.limit[:, -1:]
+        proved[index] = found.proved
     rows.sort(key=lambda row: row[0])
     return _described(weighed, originals, rows, limit, proved, objective)
 
@@ -141,10 +141,10 @@ def near(
 def _again(weighed: Weighed, part: _Part, found: Found) -> dict[int, _Part]:
     """Which originals of a part are to be worked through again: with time, as a path of theirs is longer than it may
     be; or alone, as not all was proved."""
-    steps = zip(found.whose.tolist(), found.steps, strict=True)
+    steps = zip(found.index.tolist(), found.steps, strict=True)
     long = set() if part.timed else {i for i, path in steps if len(path) > weighed.graph.horizon}
     again = long if part.alone else long.union(np.flatnonzero(~found.proved).tolist())
-    return {i: _Part(part.at[[i]], timed=part.timed or i in long, alone=i not in long) for i in sorted(again)}
+    return {i: _Part(part.rows[[i]], timed=part.timed or i in long, alone=i not in long) for i in sorted(again)}
 
 
 def _places(weighed: Weighed, length: int, timed: bool) -> int:
@@ -166,16 +166,16 @@ def _places(weighed: Weighed, length: int, timed: bool) -> int:
 
 def merged(every: Frontier, best: Recourse) -> Frontier:
     """A frontier with the best path at one λ_path of each original, which may be proved where the frontier is not."""
-    there = np.flatnonzero(best.reward > -np.inf)
+    valid = np.flatnonzero(best.reward > -np.inf)
     distance, value = best.scores.distance, best.scores.goal + best.lambda_policy * best.scores.r_policy
-    known = best.scores.distance[every.path], value[every.path]
-    beaten = (every.distance >= known[0]) & (every.value <= known[1]) & (best.reward[every.path] > -np.inf)
+    known = best.scores.distance[every.index], value[every.index]
+    beaten = (every.distance >= known[0]) & (every.value <= known[1]) & (best.reward[every.index] > -np.inf)
     kept = np.flatnonzero(~beaten)
-    path = np.concatenate([every.path[kept], there]).astype(np.int32)
-    order = np.lexsort((np.concatenate([every.distance[kept], distance[there]]), path))
+    path = np.concatenate([every.index[kept], valid]).astype(np.int32)
+    order = np.lexsort((np.concatenate([every.distance[kept], distance[valid]]), path))
 
     def joined(one: Any, other: Any) -> Any:
-        return np.concatenate([one[kept], other[there]])[order]
+        return np.concatenate([one[kept], other[valid]])[order]
 
     width = max(every.paths.symbols.shape[1], best.paths.symbols.shape[1])
     one, other = every.paths.padded_to(width), best.paths.padded_to(width)
@@ -197,13 +197,13 @@ def _batch(
     weighed: Weighed,
     originals: Paths,
     start: Int[np.ndarray, " B"],
-    at: Int[np.ndarray, " b"],
+    rows: Int[np.ndarray, " b"],
     to_come: Float[np.ndarray, " symbols"],
     objective: Objective,
 ) -> Batch:
     """Some of the originals."""
-    lengths = np.asarray(originals.lengths, np.int64)[at]
-    symbols = np.asarray(originals.symbols)[at, : int(lengths.max())]
+    lengths = np.asarray(originals.lengths, np.int64)[rows]
+    symbols = np.asarray(originals.symbols)[rows, : int(lengths.max())]
     eased = ease(weighed, symbols) if objective.own_steps == "free" else None
     through = np.where(symbols == PAD, np.inf, to_come[symbols] if eased is None else eased.through(weighed, symbols))
     if not weighed.monotone:
@@ -211,9 +211,9 @@ def _batch(
     for i in np.flatnonzero(lengths > LONG):
         passing = np.full(len(to_come), -np.inf)
         weight, after = (weighed.weight, weighed.to_come) if eased is None else eased.of(weighed, int(i))
-        np.maximum.at(passing, weighed.graph.symbol, weighed.so_far(int(start[at[i]]), weight) + after)
+        np.maximum.at(passing, weighed.graph.symbol, weighed.so_far(int(start[rows[i]]), weight) + after)
         through[i] = np.where(symbols[i] == PAD, np.inf, passing[symbols[i]])
-    return Batch(symbols, lengths, np.asarray(start, np.int64)[at], through, objective.lambda_path, eased=eased)
+    return Batch(symbols, lengths, np.asarray(start, np.int64)[rows], through, objective.lambda_path, eased=eased)
 
 
 def _solve(weighed: Weighed, batch: Batch, costs: WholeCosts, timed: bool, calls: int) -> Found:
@@ -236,18 +236,18 @@ def _solve(weighed: Weighed, batch: Batch, costs: WholeCosts, timed: bool, calls
     limit = np.maximum.accumulate(np.maximum(value, layers.dropped), axis=1)
     if batch.lambda_path is None:
         before = np.maximum.accumulate(np.pad(value, ((0, 0), (1, 0)), constant_values=-np.inf)[:, :-1], axis=1)
-        whose, distance = np.nonzero(value > tolerated(before))
+        index, distance = np.nonzero(value > tolerated(before))
     else:
         worth = value + closeness(np.arange(last + 1), batch.lambda_path)
         distance = worth.argmax(1)
-        whose = np.flatnonzero(worth.max(1) > -np.inf)
-        distance = distance[whose]
-    steps = _paths(layers, layers.end_node[whose, distance])
+        index = np.flatnonzero(worth.max(1) > -np.inf)
+        distance = distance[index]
+    steps = _paths(layers, layers.end_node[index, distance])
     steps = [
         favourites[i] or [] if node == FAVOURITE else path
-        for i, node, path in zip(whose, layers.end_node[whose, distance], steps, strict=True)
+        for i, node, path in zip(index, layers.end_node[index, distance], steps, strict=True)
     ]
-    return Found(whose, steps, limit, ~(layers.dropped > layers.need).any(1))
+    return Found(index, steps, limit, ~(layers.dropped > layers.need).any(1))
 
 
 def _favourites(weighed: Weighed, batch: Batch) -> list[list[int] | None]:

@@ -82,10 +82,10 @@ def solved(
     """`solve` of every block: its rows in the order of the originals, which original each answers, and a problem of
     theirs, for the tables."""
     found, path, problem = [], [], None
-    for at, problem, block in blocks(with_rules(task), originals, objective):
+    for rows, problem, block in blocks(with_rules(task), originals, objective):
         graded, answers = solve(problem, block)
         found.append(graded)
-        path.append(at[answers])
+        path.append(rows[answers])
     assert problem is not None  # there is at least one original
     path = np.concatenate(path)
     order = np.argsort(path, kind="stable")
@@ -94,16 +94,16 @@ def solved(
 
 def tallied(problem: Problem, graded: Graded, path: Int[np.ndarray, " R"]) -> Tally:
     """The graded paths that there are, each with the original that it answers."""
-    at = np.flatnonzero(graded.reward > -np.inf)
-    graded, path = graded[at], path[at]
+    rows = np.flatnonzero(graded.reward > -np.inf)
+    graded, path = graded[rows], path[rows]
     task, tables = problem.task, problem.tables
-    met = reached = np.ones(len(at), bool)
+    met = reached = np.ones(len(rows), bool)
     if task.goal is None:
         everywhere = np.arange(tables.num_rows, dtype=np.int32)
         nothing, origin = Earned(*np.zeros((2, tables.num_rows))), Earned(*np.zeros((2, 1)))
         met, reached = None, goal_met(task, goals.reached, tables, everywhere, nothing, origin)[0, graded.row]
     return Tally(
-        path=path,
+        index=path,
         paths=Paths(symbols=graded.symbols, lengths=graded.num_actions + 1, actions=graded.actions),
         value=graded.value,
         goal=graded.goal,

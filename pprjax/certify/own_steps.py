@@ -25,13 +25,13 @@ def habits_of(
     own steps are free."""
     if own_steps == "charged":
         return np.zeros(len(symbols), np.int64), tables.habit[None]
-    moves, kind = np.unique(pairs(tables.symbol[:, None], tables.symbol[tables.following]), return_inverse=True)
+    moves, kind = np.unique(pairs(tables.symbol[:, None], tables.symbol[tables.next_state]), return_inverse=True)
     different, which = np.unique(symbols, axis=0, return_inverse=True)
     wanted = pairs(different[:, :-1], different[:, 1:])
     place = np.minimum(np.searchsorted(moves, wanted), len(moves) - 1)
     own = np.zeros((len(different), len(moves)), bool)
-    whose, at = np.nonzero(moves[place] == wanted)
-    own[whose, place[whose, at]] = True
+    index, rows = np.nonzero(moves[place] == wanted)
+    own[index, place[index, rows]] = True
     return which.ravel(), np.where(own[:, kind.reshape(tables.habit.shape)], np.float32(0), tables.habit)
 
 
@@ -67,11 +67,11 @@ class Eased(NamedTuple):
     further_row: np.ndarray  # int64[X], original · R + row of these
     settled: bool  # whether `best` leads along paths that attain to_come: the horizon decides nothing
 
-    def weights(self, weighed: Weighed, whose: Int[np.ndarray, " M"], step: Int[np.ndarray, " M"]) -> np.ndarray:
+    def weights(self, weighed: Weighed, index: Int[np.ndarray, " M"], step: Int[np.ndarray, " M"]) -> np.ndarray:
         """What steps are worth for these originals: float64[M]."""
         weight = weighed.weight[step]
         if len(self.key):
-            wanted = whose * len(weighed.row) + step
+            wanted = index * len(weighed.row) + step
             own = self.key[np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)] == wanted
             weight[own] = weighed.own_weight[step[own]]
         return weight
@@ -87,21 +87,21 @@ class Eased(NamedTuple):
         """The most that can come after each symbol of each original, whatever the way to it; -inf: nothing can."""
         first, by_symbol = weighed.rows_of
         most = np.full(symbols.shape, -np.inf)
-        whose, place = np.nonzero((symbols >= 0) & (symbols < len(first) - 1))
-        symbol = symbols[whose, place]
+        index, place = np.nonzero((symbols >= 0) & (symbols < len(first) - 1))
+        symbol = symbols[index, place]
         count = first[symbol + 1] - first[symbol]
         row = by_symbol[ranges(first[symbol], count)]
-        at = np.repeat(whose, count), np.repeat(place, count)
-        np.maximum.at(most, at, self.to_come[at[0] * weighed.graph.num_rows + row])
+        rows = np.repeat(index, count), np.repeat(place, count)
+        np.maximum.at(most, rows, self.to_come[rows[0] * weighed.graph.num_rows + row])
         return most
 
     def favourite(self, weighed: Weighed, original: int, start: int) -> list[int] | None:
         """The steps of a path that attains to_come of this original from a row; None where the horizon decides."""
         steps, row, size = [], start, weighed.graph.num_rows
         while not weighed.graph.ends[row]:
-            at = np.searchsorted(self.best[:, 0], original * size + row)
-            eased = at < len(self.best) and self.best[at, 0] == original * size + row
-            step = int(self.best[at, 1] if eased else weighed.best[row])
+            rows = np.searchsorted(self.best[:, 0], original * size + row)
+            eased = rows < len(self.best) and self.best[rows, 0] == original * size + row
+            step = int(self.best[rows, 1] if eased else weighed.best[row])
             if step < 0 or len(steps) == weighed.graph.horizon or not self.settled:
                 return None
             steps.append(step)
@@ -122,14 +122,14 @@ def ease(weighed: Weighed, symbols: Int[np.ndarray, "B N"]) -> Eased:
         value, best, settled = _raised(weighed, own, beside, len(symbols))
     else:
         value, best, settled = _counted(weighed, own, len(symbols))
-    whose, step = _leading_to(weighed, best[:, 0])
+    index, step = _leading_to(weighed, best[:, 0])
     owner, left = np.divmod(own, size)
     from_own, hidden = _leading_to(weighed, np.unique(owner * weighed.graph.num_rows + weighed.row[left]))
     raised, stood_for = weighed.is_free[step], ~weighed.is_free[hidden]
-    parts = own, beside, (whose * size + step)[raised], (from_own * size + hidden)[stood_for]
+    parts = own, beside, (index * size + step)[raised], (from_own * size + hidden)[stood_for]
     further = np.unique(np.concatenate(parts))
-    whose, step = np.divmod(further, size)
-    return Eased(own, value, best, further, whose * weighed.graph.num_rows + weighed.row[step], settled)
+    index, step = np.divmod(further, size)
+    return Eased(own, value, best, further, index * weighed.graph.num_rows + weighed.row[step], settled)
 
 
 def _own(weighed: Weighed, symbols: Int[np.ndarray, "B N"]) -> tuple[Int[np.ndarray, " K"], Int[np.ndarray, " L"]]:
@@ -137,23 +137,23 @@ def _own(weighed: Weighed, symbols: Int[np.ndarray, "B N"]) -> tuple[Int[np.ndar
     stands for."""
     size, (first, by_symbol) = len(weighed.row), weighed.rows_of
     known = np.where(symbols < len(first) - 1, symbols, PAD).astype(np.int64)
-    whose, place = np.nonzero(known != PAD)
-    symbol, after = known[whose, place], np.pad(known, ((0, 0), (0, 1)), constant_values=PAD)[whose, place + 1]
+    index, place = np.nonzero(known != PAD)
+    symbol, after = known[index, place], np.pad(known, ((0, 0), (0, 1)), constant_values=PAD)[index, place + 1]
     count = first[symbol + 1] - first[symbol]
-    row, whose, after = by_symbol[ranges(first[symbol], count)], np.repeat(whose, count), np.repeat(after, count)
+    row, index, after = by_symbol[ranges(first[symbol], count)], np.repeat(index, count), np.repeat(after, count)
     step = np.where(after == PAD, -1, weighed.leads_to(row, after))
     hidden = ~weighed.stands[row]
     count = (weighed.first[row + 1] - weighed.first[row])[hidden]
-    beside = np.repeat(whose[hidden] * size, count) + ranges(weighed.first[row[hidden]], count)
-    return np.unique((whose * size + step)[step >= 0]), np.unique(beside)
+    beside = np.repeat(index[hidden] * size, count) + ranges(weighed.first[row[hidden]], count)
+    return np.unique((index * size + step)[step >= 0]), np.unique(beside)
 
 
 def _leading_to(weighed: Weighed, place: Int[np.ndarray, " P"]) -> tuple[Int[np.ndarray, " X"], Int[np.ndarray, " X"]]:
     """The steps to these original · R + row, and whose they are."""
     first, to = weighed.steps_to
-    whose, row = np.divmod(place, weighed.graph.num_rows)
+    index, row = np.divmod(place, weighed.graph.num_rows)
     count = first[row + 1] - first[row]
-    return np.repeat(whose, count), to[ranges(first[row], count)]
+    return np.repeat(index, count), to[ranges(first[row], count)]
 
 
 def _counted(
@@ -162,9 +162,9 @@ def _counted(
     """to_come of `size` originals, where it is more than in the shared graph, and False."""
     value = np.empty((size, weighed.graph.num_rows))
     owner, step = np.divmod(own, max(len(weighed.row), 1))
-    for to_come, mine in zip(value, np.split(step, np.searchsorted(owner, np.arange(1, size))), strict=True):
+    for to_come, rows in zip(value, np.split(step, np.searchsorted(owner, np.arange(1, size))), strict=True):
         weight = weighed.weight.copy()
-        weight[mine] = weighed.own_weight[mine]
+        weight[rows] = weighed.own_weight[rows]
         to_come[:] = best_to_come(weighed.graph, weighed.row, weighed.target, weight, weighed.graph.horizon)[0]
     value = value.ravel()
     raised = np.flatnonzero(value > np.tile(weighed.to_come, size))
@@ -192,9 +192,9 @@ def _raised(
         attains = worth == value[tail]
         place, index = np.unique(tail[attains], return_index=True)
         raised.append(np.column_stack([place, step[attains][index]]))
-        whose, before = _leading_to(weighed, place)
-        tail = np.append(leaving, whose * rows + weighed.row[before])
-        after = value[whose * rows + weighed.target[before]]
+        original_index, before = _leading_to(weighed, place)
+        tail = np.append(leaving, original_index * rows + weighed.row[before])
+        after = value[original_index * rows + weighed.target[before]]
         worth = np.append(weight + value[reached], weighed.weight[before] + after)
         step = np.append(always, before)
     best = np.concatenate(raised)[::-1]  # of each row the last step that raised it

@@ -86,17 +86,17 @@ def blocks(
     limit = np.inf if constraints is None or constraints.max_distance is None else float(constraints.max_distance)
     kept = kept_symbols(constraints, originals)
     kept = np.zeros((size, 0), np.int32) if kept is None else kept
-    sequences, whose = np.unique(kept, axis=0, return_inverse=True)
+    sequences, owner = np.unique(kept, axis=0, return_inverse=True)
     for k, sequence in enumerate(sequences):  # without kept steps there is one, the empty one
         unrolled = unroll(tables, task, reads_reward, sequence[sequence != PAD])
-        mine = np.flatnonzero(whose.ravel() == k)
-        together = max(1, limits.BLOCK_FLOATS // max(unrolled.row.size, tables.following.size))
-        for low in range(0, len(mine), together):
-            at = mine[low : low + together]
-            asked_at = asked.reward[at], asked.magnitude[at]
-            weights = Weights(lambda_policy[at], *habits_of(tables, symbols[at], objective.own_steps))
-            block = Block(symbols[at], lengths[at], *asked_at, lambda_path[at], weights)
-            yield at, Problem(task, unrolled, costs, limit, own.reward), block
+        rows = np.flatnonzero(owner.ravel() == k)
+        together = max(1, limits.BLOCK_FLOATS // max(unrolled.row.size, tables.next_state.size))
+        for low in range(0, len(rows), together):
+            index = rows[low : low + together]
+            asked_at = asked.reward[index], asked.magnitude[index]
+            weights = Weights(lambda_policy[index], *habits_of(tables, symbols[index], objective.own_steps))
+            block = Block(symbols[index], lengths[index], *asked_at, lambda_path[index], weights)
+            yield index, Problem(task, unrolled, costs, limit, own.reward), block
 
 
 def earned_by(task: Task, tables: FiniteWorld, originals: Paths) -> Earned:
@@ -117,7 +117,7 @@ def earned_by(task: Task, tables: FiniteWorld, originals: Paths) -> Earned:
     for t in range(min(symbols.shape[1] - 1, actions.shape[1])):
         moves = follows & (t + 1 < lengths)
         action = np.maximum(actions[:, t], 0)
-        after = np.where(actions[:, t] < 0, UNAVAILABLE, tables.following[row, action])
+        after = np.where(actions[:, t] < 0, UNAVAILABLE, tables.next_state[row, action])
         leads = moves & (after != UNAVAILABLE) & (tables.symbol[after] == symbols[:, t + 1])
         paid = np.where(leads, tables.reward[row, action], 0.0)
         earned += paid
@@ -135,9 +135,9 @@ def _likeliest_actions(
     together = max(8, limits.BLOCK_FLOATS // (length * task.env.num_states))
     parts = []
     for low in range(0, size, together):
-        whose = np.arange(low, min(low + together, size))
-        at = np.resize(whose, limits.size_of(len(whose)))
-        parts.append(np.asarray(_traced(task, symbols[at], lengths[at]))[: len(whose)])
+        index = np.arange(low, min(low + together, size))
+        rows = np.resize(index, limits.size_of(len(index)))
+        parts.append(np.asarray(_traced(task, symbols[rows], lengths[rows]))[: len(index)])
     return np.concatenate(parts)
 
 

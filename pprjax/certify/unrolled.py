@@ -35,7 +35,7 @@ class Unrolled:
     tables: FiniteWorld
     row: np.ndarray  # int32[T + 1, W], of the tables; 0 in padding
     earned: Earned  # float64[T + 1, W] each, so far, Σ|r_t| the largest of all ways; 0 where the goal does not read it
-    following: np.ndarray  # int32[T + 1, W, A], node of the next layer; W where there is none
+    next_state: np.ndarray  # int32[T + 1, W, A], node of the next layer; W where there is none
     stops: np.ndarray  # bool[T + 1, W], a path ends here, every kept step visited, every rule kept, nothing forbidden
 
     @property
@@ -51,9 +51,9 @@ class Weights(NamedTuple):
     which: np.ndarray  # int64[K], the table of each
     habit: np.ndarray  # float32[H, N, A], what each action adds to R_policy
 
-    def of(self, whose: Any) -> Weights:
+    def of(self, index: Any) -> Weights:
         """Those of some of the originals."""
-        return Weights(self.lambda_policy[whose], self.which[whose], self.habit)
+        return Weights(self.lambda_policy[index], self.which[index], self.habit)
 
     def charges(self, rows: Int[np.ndarray, "one_or_K W"]) -> Float[np.ndarray, "K W A"]:
         """λ_policy times what each action in these rows adds to R_policy; one line of rows is that of all originals."""
@@ -77,17 +77,17 @@ def unroll(tables: FiniteWorld, task: Task, reads_reward: bool, kept: Int[np.nda
     reward = tables.reward.astype(float) if reads_reward else np.zeros(tables.reward.shape)
     edges = []
     for _ in range(task.horizon):
-        targets = tables.following[rows[-1]]
-        there = targets != UNAVAILABLE
-        sums = (earned[-1][:, None] + reward[rows[-1]])[there] + 0.0  # + 0.0: -0.0 and 0.0 are one node
-        sizes = (magnitude[-1][:, None] + np.abs(reward[rows[-1]]))[there]
+        targets = tables.next_state[rows[-1]]
+        valid = targets != UNAVAILABLE
+        sums = (earned[-1][:, None] + reward[rows[-1]])[valid] + 0.0  # + 0.0: -0.0 and 0.0 are one node
+        sizes = (magnitude[-1][:, None] + np.abs(reward[rows[-1]]))[valid]
         progress = visited[-1][:, None] + (tables.symbol[targets] == wanted[visited[-1]][:, None])
-        parts = [targets[there], sums, *([progress[there]] if kept.size else [])]
+        parts = [targets[valid], sums, *([progress[valid]] if kept.size else [])]
         nodes, index = np.unique(np.stack(parts), axis=1, return_inverse=True)
         _check_width(nodes.shape[1], reads_reward, kept.size, task.constraints)
         limits.check_edges(task.horizon + 1, nodes.shape[1], tables.num_actions)
         edge = np.full(targets.shape, UNAVAILABLE, np.int32)
-        edge[there] = index.ravel()
+        edge[valid] = index.ravel()
         edges.append(edge)
         rows.append(nodes[0].astype(np.int32))
         earned.append(nodes[1])
@@ -102,7 +102,7 @@ def unroll(tables: FiniteWorld, task: Task, reads_reward: bool, kept: Int[np.nda
         tables=tables,
         row=np.zeros(shape, np.int32),
         earned=Earned(np.zeros(shape), np.zeros(shape)),
-        following=np.full((*shape, tables.num_actions), width, np.int32),
+        next_state=np.full((*shape, tables.num_actions), width, np.int32),
         stops=np.zeros(shape, bool),
     )
     keeps_rules = np.broadcast_to(accepted(task, tables.states), tables.num_rows)
@@ -111,7 +111,7 @@ def unroll(tables: FiniteWorld, task: Task, reads_reward: bool, kept: Int[np.nda
         unrolled.row[t, : len(row)] = row
         unrolled.earned.reward[t, : len(row)] = earned[t]
         unrolled.earned.magnitude[t, : len(row)] = magnitude[t]
-        unrolled.following[t, : len(row)] = np.where(edge == UNAVAILABLE, width, edge)
+        unrolled.next_state[t, : len(row)] = np.where(edge == UNAVAILABLE, width, edge)
         unrolled.stops[t, : len(row)] = (edge == UNAVAILABLE).all(1) & (seen == kept.size) & startable
         unrolled.stops[t, : len(row)] &= keeps_rules[row]
     return unrolled
@@ -152,11 +152,11 @@ def goal_met(
     own: Earned,
 ) -> Bool[np.ndarray, "K L"]:
     """Whether a path that ends in row[l] and earned earned[l] meets the goal, for originals that earned own[k]."""
-    at = np.resize(np.arange(len(row)), limits.size_of(len(row)))
-    whose = np.resize(np.arange(len(own.reward)), limits.size_of(len(own.reward)))
-    states = jax.tree.map(lambda x: x[row[at]], tables.states)
-    paths, originals = jax.tree.map(lambda x: x[at], earned), jax.tree.map(lambda x: x[whose], own)
-    met = _goals_met(task, goal, states, tables.ended[row[at]], paths, originals)
+    rows = np.resize(np.arange(len(row)), limits.size_of(len(row)))
+    index = np.resize(np.arange(len(own.reward)), limits.size_of(len(own.reward)))
+    states = jax.tree.map(lambda x: x[row[rows]], tables.states)
+    paths, originals = jax.tree.map(lambda x: x[rows], earned), jax.tree.map(lambda x: x[index], own)
+    met = _goals_met(task, goal, states, tables.ended[row[rows]], paths, originals)
     return np.asarray(met)[: len(own.reward), : len(row)]
 
 
@@ -180,7 +180,7 @@ def best_to_come(
     for t in reversed(range(ending.shape[1])):
         here = ending[:, t]
         if t + 1 < ending.shape[1]:
-            onward = _edges(unrolled, weights, t) + value[:, t + 1][:, unrolled.following[t]]
+            onward = _edges(unrolled, weights, t) + value[:, t + 1][:, unrolled.next_state[t]]
             here = np.where(unrolled.stops[t], here, onward.max(-1))
         value[:, t, :-1] = here if within is None else np.where(within[:, t], here, -np.inf)
     return value
@@ -192,7 +192,7 @@ def best_so_far(unrolled: Unrolled, weights: Weights) -> Float[np.ndarray, "K la
     value = np.full((len(weights.lambda_policy), num_layers, width), -np.inf)
     value[:, 0, 0] = 0.0
     for t in range(num_layers - 1):
-        targets = unrolled.following[t].ravel()
+        targets = unrolled.next_state[t].ravel()
         order = np.argsort(targets, kind="stable")
         nodes, first = np.unique(targets[order], return_index=True)
         arriving = (value[:, t, :, None] + _edges(unrolled, weights, t)).reshape(len(value), -1)
@@ -212,16 +212,16 @@ def follow(
     """The actions that attain to_come[:, 0, 0], PAD after the end; of equally good ones the first."""
     size, horizon = len(to_come), unrolled.horizon
     actions = np.full((size, horizon), PAD, np.int32)
-    node, whose = np.zeros(size, np.int64), np.arange(size)
+    node, index = np.zeros(size, np.int64), np.arange(size)
     for t in range(horizon):
-        whose = whose[(to_come[whose, t, node[whose]] > -np.inf) & ~unrolled.stops[t, node[whose]]]
-        here = node[whose]
+        index = index[(to_come[index, t, node[index]] > -np.inf) & ~unrolled.stops[t, node[index]]]
+        here = node[index]
         rows = unrolled.row[t, here]
-        edges = unrolled.tables.reward[rows] + weights.of(whose).charges(rows[:, None])[:, 0]
-        onward = edges + to_come[whose[:, None], t + 1, unrolled.following[t, here]]
+        edges = unrolled.tables.reward[rows] + weights.of(index).charges(rows[:, None])[:, 0]
+        onward = edges + to_come[index[:, None], t + 1, unrolled.next_state[t, here]]
         action = onward.argmax(-1)
-        actions[whose, t] = action
-        node[whose] = unrolled.following[t, here, action]
+        actions[index, t] = action
+        node[index] = unrolled.next_state[t, here, action]
     return actions
 
 

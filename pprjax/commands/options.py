@@ -62,8 +62,8 @@ def _groups_of(config: Config) -> StructConstructorSpec:
     }
     groups = [(group, [knobs.pop(name) for name in names.split()]) for names, group in KNOBS.items()]
     fields = []
-    for number, (group, mine) in enumerate([*groups, (ALGORITHM, list(knobs.values()))]):
-        kind = type(f"Knobs{number}", (_Knobs,), {"spec": StructConstructorSpec(dict, tuple(mine))})
+    for number, (group, rows) in enumerate([*groups, (ALGORITHM, list(knobs.values()))]):
+        kind = type(f"Knobs{number}", (_Knobs,), {"spec": StructConstructorSpec(dict, tuple(rows))})
         annotation: Any = Annotated[kind, group]
         fields.append(StructFieldSpec(f"knobs{number}", annotation, tyro.MISSING))
     return StructConstructorSpec(

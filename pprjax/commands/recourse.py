@@ -194,7 +194,7 @@ def _wider(done: dict[str, Any]) -> str:
 def _written(job: Job, done: dict[str, Any]) -> str:
     """Which files there are now, and how to look at one path."""
     beside = {"ladder": job.search.ladder, "fit": True, "rejected": done["num_rejected"] > 0}
-    files = [job.out, *(job.beside(ending) for ending, there in beside.items() if there)]
+    files = [job.out, *(job.beside(ending) for ending, valid in beside.items() if valid)]
     agent, path, shared = done["example"]
     words = ["pprjax", "show", str(job.out), "--path", path, *(["--agent", str(agent)] if shared else [])]
     return f"Written to {', '.join(map(str, files))}. Look at one path: {shlex.join(words)}"

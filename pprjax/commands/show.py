@@ -30,8 +30,8 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
         rows = rows if agent is None else rows.filter(pl.col("agent").cast(pl.String) == agent)
         found, rewarded = rows.collect(), earns(pl.scan_parquet(table))
     if not found.height:
-        whose = "" if agent is None else f" of agent {agent!r}"
-        raise UserError(f"path: {table} has no path {path!r}{whose}{_why_rejected(table, path) or _meant(table, path)}")
+        index = "" if agent is None else f" of agent {agent!r}"
+        raise UserError(f"path: {table} has no path {path!r}{index}{_why_rejected(table, path) or _meant(table, path)}")
     if found.height > 1:
         raise UserError(f"agent: {found.height} agents have a path {path!r}: {', '.join(map(str, found['agent']))}")
     row = found.row(0, named=True)
@@ -51,9 +51,9 @@ def _rungs(table: Path, row: dict) -> list[dict]:
     file = beside(table, "ladder")
     if not file.exists():
         return []
-    mine = pl.scan_parquet(file).filter(pl.col("agent") == row["agent"], pl.col("path") == row["path"]).collect()
-    original = pl.lit(row["original"], dtype=mine.schema["recourse"])
-    return mine.sort("distance").with_columns(original=original).to_dicts()
+    rows = pl.scan_parquet(file).filter(pl.col("agent") == row["agent"], pl.col("path") == row["path"]).collect()
+    original = pl.lit(row["original"], dtype=rows.schema["recourse"])
+    return rows.sort("distance").with_columns(original=original).to_dicts()
 
 
 def _own_steps(table: Path, row: dict) -> list[dict]:

@@ -157,7 +157,7 @@ def _trained(
                 _solve_piece(
                     program,
                     config,
-                    jax.tree.map(lambda x, at=piece: x[at], inputs),
+                    jax.tree.map(lambda x, rows=piece: x[rows], inputs),
                     wanted,
                     stop.of(piece),
                     workers[worker],
@@ -253,7 +253,7 @@ def _solve_piece(
         _Result(
             best=trained.best,
             greedy=trained.greedy,
-            original_goal=original.reward_goal,
+            original_goal=original.r_goal,
             curve=jnp.asarray(np.where(np.arange(total) < last[:, None], curve, settled)),
             archive=trained.archive,
             ladder=trained.ladder,
@@ -319,9 +319,9 @@ def _assemble(
     least = None if task.constraints is None else task.constraints.min_reliability
     if least is not None:
         counts = counts & ~(works["reliability"] < np.asarray(least))  # NaN, where it was not measured, is no less
-    at = np.flatnonzero(counts)
+    rows = np.flatnonzero(counts)
     found = recourse_of(
-        _tallied(task, objective, jax.tree.map(lambda x: x[at], best), path[at]),
+        _tallied(task, objective, jax.tree.map(lambda x: x[rows], best), path[rows]),
         originals,
         objective,
         proved=False,
@@ -330,9 +330,9 @@ def _assemble(
     )
     for name in ("reliability", "reliability_error"):
         own = np.full(len(found), np.nan)
-        own[found.status != "infeasible"] = works[name][at]
+        own[found.status != "infeasible"] = works[name][rows]
         works[name] = own
-    worth = objective.of(np.arange(size)).reward(greedy.reward_goal, greedy.reward_policy, greedy.distance)
+    worth = objective.of(np.arange(size)).reward(greedy.r_goal, greedy.r_policy, greedy.distance)
     greedy_reward = np.where(greedy.met, worth, -np.inf)
     return replace(found, greedy_reward=greedy_reward, curve=np.asarray(result.curve), **works)
 
@@ -341,11 +341,11 @@ def _tallied(task: Task, objective: Objective, best: Any, path: Int[np.ndarray, 
     """These trajectories, each with the original that it answers."""
     width = int(best.num_actions.max(initial=0)) + 1
     return Tally(
-        path=path,
+        index=path,
         paths=Paths(best.symbols[:, :width], best.num_actions + 1, best.actions[:, : width - 1]),
-        value=objective.of(path).value(best.reward_goal, best.reward_policy),
-        goal=best.reward_goal,
-        r_policy=best.reward_policy,
+        value=objective.of(path).value(best.r_goal, best.r_policy),
+        goal=best.r_goal,
+        r_policy=best.r_policy,
         log_prob=best.log_prob,
         distance=best.distance,
         reached=best.reached,
@@ -358,9 +358,9 @@ def _ranked(
     best: Trajectory, found: archive.Archive, n_recourses: int
 ) -> tuple[Any, Int[np.ndarray, " R"], Int[np.ndarray, " R"]]:
     """The best path of each original and after it the others of its archive, whose first it is; path and rank."""
-    there = np.asarray(found.filled)[:, :n_recourses].copy()
-    there[:, 0] = True  # the best path, even where it misses the goal
-    path, place = np.nonzero(there)
+    valid = np.asarray(found.filled)[:, :n_recourses].copy()
+    valid[:, 0] = True  # the best path, even where it misses the goal
+    path, place = np.nonzero(valid)
     slim = jax.tree.map(np.asarray, found.paths)
 
     def rows(first, others):

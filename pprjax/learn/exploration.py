@@ -165,14 +165,14 @@ def nth_edit(steps: Int[Array, " T"], n: Int[Array, ""]) -> tuple[Int[Array, " T
 
 def _edit(steps: Int[Array, " T"], key: jax.Array) -> Int[Array, " T"]:
     place, kind = jax.random.uniform(key, (2,))
-    at = jnp.floor(place * jnp.sum(steps != PAD)).astype(jnp.int32)
-    return _apply(steps, at, kind < 1 / 3, kind >= 2 / 3)
+    rows = jnp.floor(place * jnp.sum(steps != PAD)).astype(jnp.int32)
+    return _apply(steps, rows, kind < 1 / 3, kind >= 2 / 3)
 
 
 def _apply(
-    steps: Int[Array, " T"], at: Int[Array, ""], inserts: Bool[Array, ""], deletes: Bool[Array, ""]
+    steps: Int[Array, " T"], rows: Int[Array, ""], inserts: Bool[Array, ""], deletes: Bool[Array, ""]
 ) -> Int[Array, " T"]:
     t = jnp.arange(steps.shape[0])
-    source = t - (inserts & (t > at)) + (deletes & (t >= at))
+    source = t - (inserts & (t > rows)) + (deletes & (t >= rows))
     moved = jnp.append(steps, PAD)[source]
-    return jnp.where((t == at) & ~deletes, OPEN, moved)
+    return jnp.where((t == rows) & ~deletes, OPEN, moved)

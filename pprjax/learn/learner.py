@@ -178,19 +178,19 @@ def reliability(
 
 def _rungs(found: Ladder, best: Int[Array, " T"], key: jax.Array, num_paths: int) -> Int[Array, "b T"]:
     """For each of b lanes the actions of some rung of the ladder; those of the best path while there is no rung."""
-    there = found.first > -jnp.inf
-    rung = jax.random.categorical(key, jnp.where(there, 0.0, -jnp.inf), shape=(num_paths,))
+    valid = found.first > -jnp.inf
+    rung = jax.random.categorical(key, jnp.where(valid, 0.0, -jnp.inf), shape=(num_paths,))
     actions = found.actions if found.min_distance is None else found.actions[:, 0]
-    return jnp.where(there.any(), actions[rung], best)
+    return jnp.where(valid.any(), actions[rung], best)
 
 
 def climb(found: Ladder, config: Config, lanes: Trajectory) -> Ladder:
     """The ladder after these paths, which have a leading axis."""
-    value = config.objective.value(lanes.reward_goal, lanes.reward_policy)
+    value = config.objective.value(lanes.r_goal, lanes.r_policy)
     paths = Ladder(
         value=jnp.where(lanes.met, value, -jnp.inf),
-        goal=lanes.reward_goal,
-        r_policy=lanes.reward_policy,
+        goal=lanes.r_goal,
+        r_policy=lanes.r_policy,
         log_prob=lanes.log_prob,
         reached=lanes.reached,
         terminated=lanes.terminated,

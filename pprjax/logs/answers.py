@@ -84,29 +84,29 @@ class Answers:
         self.status[path], self.reason[path] = "failed", reason
 
     def take(
-        self, result: Recourse, every: Frontier | None, whose: Int[np.ndarray, " M"], mine: Int[np.ndarray, " M"]
+        self, result: Recourse, every: Frontier | None, index: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"]
     ) -> None:
         """Row whose[i] of a Recourse answers path mine[i], and so does what `every` has of original whose[i]."""
         if every is not None:
-            self.rungs.append(Rungs.of(every, result, whose, mine))
+            self.rungs.append(Rungs.of(every, result, index, rows))
         width = result.paths.symbols.shape[1]
-        self.symbols[mine, :width] = result.paths.symbols[whose]
-        self.actions[mine, : width - 1] = np.asarray(result.paths.actions)[whose]
-        feasible = result.status[whose] != "infeasible"
-        self.lengths[mine] = np.where(feasible, result.paths.lengths[whose], 0)
-        self.distance[mine] = result.scores.distance[whose]
+        self.symbols[rows, :width] = result.paths.symbols[index]
+        self.actions[rows, : width - 1] = np.asarray(result.paths.actions)[index]
+        feasible = result.status[index] != "infeasible"
+        self.lengths[rows] = np.where(feasible, result.paths.lengths[index], 0)
+        self.distance[rows] = result.scores.distance[index]
         for name in ("goal", "path", "policy"):
-            self.numbers[name][mine] = getattr(result.scores, name)[whose]
-        self.numbers["reward"][mine] = np.where(feasible, result.reward[whose], np.nan)
-        self.status[mine] = result.status[whose]
-        self.method[mine] = result.method[whose]
-        self.proved[mine] = np.isneginf(result.bound[whose])
+            self.numbers[name][rows] = getattr(result.scores, name)[index]
+        self.numbers["reward"][rows] = np.where(feasible, result.reward[index], np.nan)
+        self.status[rows] = result.status[index]
+        self.method[rows] = result.method[index]
+        self.proved[rows] = np.isneginf(result.bound[index])
         known = np.isfinite(result.bound) & (result.status != "infeasible")
-        self.numbers["gap"][mine] = np.where(known, relative_gap(result.reward, result.bound), np.nan)[whose]
+        self.numbers["gap"][rows] = np.where(known, relative_gap(result.reward, result.bound), np.nan)[index]
 
-    def paths(self, mine: Int[np.ndarray, " M"]) -> Paths:
+    def paths(self, rows: Int[np.ndarray, " M"]) -> Paths:
         """The recourses of these paths."""
-        return Paths(self.symbols[mine], self.lengths[mine], self.actions[mine])
+        return Paths(self.symbols[rows], self.lengths[rows], self.actions[rows])
 
     def to_frame(self, fitted: Fitted, seed: int) -> pl.DataFrame:
         """One row a path, as `pprjax.recourse_log` says."""

@@ -42,9 +42,9 @@ def scatter(log: Log, folder: Path, *, size: int = CHUNK) -> None:
         texts = paths.select(pl.col("agent"), pl.col("states").list.join("\0"))
         own, same = (np.array([zlib.crc32(x.encode()) for x in texts[c].to_list()]) for c in texts.columns)
         paths = paths.with_columns(chunk=pl.Series((own % by_agent) * by_states + same % by_states))
-        for (number,), mine in paths.group_by("chunk"):
+        for (number,), rows in paths.group_by("chunk"):
             (folder / str(number)).mkdir(parents=True, exist_ok=True)
-            mine.write_parquet(folder / str(number) / f"{part:05d}.parquet")
+            rows.write_parquet(folder / str(number) / f"{part:05d}.parquet")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,19 +70,19 @@ class Columns:
         found = {}
         for name, usual in STANDARD.items():
             if getattr(self, name) is None:
-                found[name] = next((c for c in usual if any(c in there for _, there in files)), None)
+                found[name] = next((c for c in usual if any(c in valid for _, valid in files)), None)
         columns = dataclasses.replace(self, **found)
-        for file, there in files:
+        for file, valid in files:
             for name in ("path", "state"):
                 if not getattr(columns, name):
                     usual = " nor ".join(map(repr, STANDARD[name]))
                     raise UserError(
-                        f"{name}: {file} has no column {usual}; name it, --{name} or Columns({name}=…); {_has(there)}"
+                        f"{name}: {file} has no column {usual}; name it, --{name} or Columns({name}=…); {_has(valid)}"
                     )
             for name, wanted in columns.named().items():
                 for column in wanted:
-                    if column not in there:
-                        raise UserError(f"{name}: {file} has no column {column!r}; {_has(there)}")
+                    if column not in valid:
+                        raise UserError(f"{name}: {file} has no column {column!r}; {_has(valid)}")
         return columns
 
 
@@ -92,5 +92,5 @@ NAMES = tuple(
 """What a column may say."""
 
 
-def _has(there: Sequence[str]) -> str:
-    return f"it has {', '.join(map(repr, there))}"
+def _has(valid: Sequence[str]) -> str:
+    return f"it has {', '.join(map(repr, valid))}"

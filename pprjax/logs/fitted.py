@@ -102,10 +102,10 @@ class Fitted:
 
     def counts_of(self, agent: int) -> Int[np.ndarray, " E"]:
         """How often this agent, by its number, took each step."""
-        mine = self.own[int(self._first_rows[agent]) : int(self._first_rows[agent + 1])]
+        rows = self.own[int(self._first_rows[agent]) : int(self._first_rows[agent + 1])]
         counts = np.zeros(len(self.steps.times), np.int64)
-        at = self.steps.numbers(mine["state"].to_numpy(), mine["action"].to_numpy())
-        counts[at] = mine["count"].to_numpy()
+        index = self.steps.numbers(rows["state"].to_numpy(), rows["action"].to_numpy())
+        counts[index] = rows["count"].to_numpy()
         return counts
 
     def probs(self, agent: int) -> Float[np.ndarray, " E"]:

@@ -141,26 +141,26 @@ def answered(
         solve = partial(_solve_near, answers, fitted, bones)
     else:
         solve = partial(_solve, answers, fitted)
-    for mine in originals.groups(by_start=not as_graph):
-        _halving(answers, partial(solve, config, search), mine)
-        advance(len(mine), answers.numbers["gap"][mine])
+    for rows in originals.groups(by_start=not as_graph):
+        _halving(answers, partial(solve, config, search), rows)
+        advance(len(rows), answers.numbers["gap"][rows])
     return answers
 
 
-def _halving(answers: Answers, solve: Callable[[np.ndarray], None], mine: Int[np.ndarray, " M"]) -> None:
+def _halving(answers: Answers, solve: Callable[[np.ndarray], None], rows: Int[np.ndarray, " M"]) -> None:
     """Solve these paths; where that fails or takes too much memory, one half and then the other. One alone fails."""
     try:
-        solve(mine)
+        solve(rows)
     except (UserError, MemoryError, jax.errors.JaxRuntimeError) as error:
-        if len(mine) > 1:
-            _halving(answers, solve, mine[: len(mine) // 2])
-            _halving(answers, solve, mine[len(mine) // 2 :])
+        if len(rows) > 1:
+            _halving(answers, solve, rows[: len(rows) // 2])
+            _halving(answers, solve, rows[len(rows) // 2 :])
         elif isinstance(error, UserError):
-            answers.fail(mine[0], str(error))
+            answers.fail(rows[0], str(error))
         elif isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-            length = int(np.asarray(answers.originals.paths.lengths)[mine[0]])
+            length = int(np.asarray(answers.originals.paths.lengths)[rows[0]])
             said = f"out of memory, for this path of {length:,} states alone: {error}".rstrip(": ")
-            answers.fail(mine[0], f"{said}; ask for less, see --calls and --max-steps")
+            answers.fail(rows[0], f"{said}; ask for less, see --calls and --max-steps")
         else:
             raise
 
@@ -194,16 +194,16 @@ def check_regret(max_regret: float | None, config: Config) -> None:
         )
 
 
-def _solve(answers: Answers, fitted: Fitted, config: Config, search: Search, mine: Int[np.ndarray, " M"]) -> None:
+def _solve(answers: Answers, fitted: Fitted, config: Config, search: Search, rows: Int[np.ndarray, " M"]) -> None:
     """Find the recourses of these paths, which begin alike and are one agent's."""
     originals = answers.originals
-    agent, start = int(originals.agents[mine[0]]), int(np.asarray(originals.paths.symbols)[mine[0], 0])
+    agent, start = int(originals.agents[rows[0]]), int(np.asarray(originals.paths.symbols)[rows[0], 0])
     if fitted.deterministic and search.method != "learn" and config.objective.whole:
-        _certify(answers, fitted, fitted.task(agent, start), config, search, mine)
+        _certify(answers, fitted, fitted.task(agent, start), config, search, rows)
         return
-    for at, chances in _trips(fitted, originals.paths, mine, search.noise):
-        _learn(answers, fitted, fitted.task(agent, start, chances), config, search, at)
-        answers.likely[at] = fitted.probability(answers.paths(at), chances)
+    for index, chances in _trips(fitted, originals.paths, rows, search.noise):
+        _learn(answers, fitted, fitted.task(agent, start, chances), config, search, index)
+        answers.likely[index] = fitted.probability(answers.paths(index), chances)
 
 
 def _is_near(fitted: Fitted, config: Config, search: Search) -> bool:
@@ -218,21 +218,21 @@ def _solve_near(
     bones: Skeleton | None,
     config: Config,
     search: Search,
-    mine: Int[np.ndarray, " M"],
+    rows: Int[np.ndarray, " M"],
 ) -> None:
     """Find the recourses of these paths, which are one agent's, in the graph of the log.
 
     Args:
         bones: of all agents; None where each has its own.
     """
-    agent = int(answers.originals.agents[mine[0]])
+    agent = int(answers.originals.agents[rows[0]])
     bones = skeleton(fitted, affordable(fitted, agent)) if bones is None else bones
     objective = config.objective
     world = graph(fitted, bones, agent, objective.habit)
     weighed = weigh(world, float(objective.lambda_policy), endless=objective.own_steps == "free")
-    size = np.log2(np.asarray(answers.originals.paths.lengths)[mine]).astype(int) // 2
+    size = np.log2(np.asarray(answers.originals.paths.lengths)[rows]).astype(int) // 2
     for alike in np.unique(size):  # tables are as wide as the longest
-        _find_near(answers, weighed, bones, objective, search, mine[size == alike])
+        _find_near(answers, weighed, bones, objective, search, rows[size == alike])
 
 
 def _find_near(
@@ -241,47 +241,47 @@ def _find_near(
     bones: Skeleton,
     objective: Objective,
     search: Search,
-    mine: Int[np.ndarray, " M"],
+    rows: Int[np.ndarray, " M"],
 ) -> None:
     """The same of paths that are about as long; those that are alike are solved once."""
-    paths, lambda_path = answers.originals.paths[mine], float(objective.lambda_path)
-    symbols, first, whose = np.unique(np.asarray(paths.symbols), axis=0, return_index=True, return_inverse=True)
+    paths, lambda_path = answers.originals.paths[rows], float(objective.lambda_path)
+    symbols, first, index = np.unique(np.asarray(paths.symbols), axis=0, return_index=True, return_inverse=True)
     solve = partial(near, weighed, paths[first], bones.begin[symbols[:, 0]], calls=search.calls)
     every = solve(objective.for_frontier if search.ladder else objective)
     best = every.at(lambda_path)
     if search.ladder and (best.gap > 0).any():  # all rungs were too many, the best may be not
         best = solve(objective).at(lambda_path)
         every = merged(every, best)
-    whose, refused = whose.ravel(), (best.gap > 0) & (search.method == "exact")
-    for path in mine[refused[whose]]:
+    index, refused = index.ravel(), (best.gap > 0) & (search.method == "exact")
+    for path in rows[refused[index]]:
         answers.fail(path, f"not proved within {search.calls or CALLS:,} steps; ask for more --calls, or for auto")
-    kept = ~refused[whose]
-    answers.take(best, every if search.ladder else None, whose[kept], mine[kept])
+    kept = ~refused[index]
+    answers.take(best, every if search.ladder else None, index[kept], rows[kept])
 
 
 def _certify(
-    answers: Answers, fitted: Fitted, task: Task, config: Config, search: Search, mine: Int[np.ndarray, " M"]
+    answers: Answers, fitted: Fitted, task: Task, config: Config, search: Search, members: Int[np.ndarray, " M"]
 ) -> None:
-    paths = fitted.to_columns(answers.originals.paths[mine])
+    paths = fitted.to_columns(answers.originals.paths[members])
     rows = np.concatenate([paths.symbols, cast(np.ndarray, paths.actions)], axis=1)
-    _, first, whose = np.unique(rows, axis=0, return_index=True, return_inverse=True)  # those alike are solved once
+    _, first, index = np.unique(rows, axis=0, return_index=True, return_inverse=True)  # those alike are solved once
     options: dict[str, Any] = dict(method=search.method, calls=search.calls)
     found = _found(fitted, task, paths[first], config, search.ladder, options)
-    answers.take(*found, whose.ravel(), mine)
+    answers.take(*found, index.ravel(), members)
 
 
 def _learn(
-    answers: Answers, fitted: Fitted, task: Task, config: Config, search: Search, mine: Int[np.ndarray, " M"]
+    answers: Answers, fitted: Fitted, task: Task, config: Config, search: Search, rows: Int[np.ndarray, " M"]
 ) -> None:
     originals = answers.originals
     key = jax.random.key(search.seed)
-    options: dict[str, Any] = dict(method="learn", key=key, ids=originals.ids[mine], progress=False)
-    best, every = _found(fitted, task, fitted.to_columns(originals.paths[mine]), config, search.ladder, options)
-    answers.take(best, every, np.arange(len(mine)), mine)
+    options: dict[str, Any] = dict(method="learn", key=key, ids=originals.ids[rows], progress=False)
+    best, every = _found(fitted, task, fitted.to_columns(originals.paths[rows]), config, search.ladder, options)
+    answers.take(best, every, np.arange(len(rows)), rows)
     if fitted.successors is not None and fitted.goal is not None:
-        told = _reliability(fitted, task, best, row_keys(key, originals.ids[mine], np.ones(len(mine), np.int32)))
+        told = _reliability(fitted, task, best, row_keys(key, originals.ids[rows], np.ones(len(rows), np.int32)))
         for name, values in zip(RELIABILITY, (told.share, told.error), strict=True):
-            answers.numbers[name][mine] = np.where(best.status == "infeasible", np.nan, values)
+            answers.numbers[name][rows] = np.where(best.status == "infeasible", np.nan, values)
 
 
 def _reliability(fitted: Fitted, task: Task, best: Recourse, keys: jax.Array) -> Reliability:
@@ -289,7 +289,7 @@ def _reliability(fitted: Fitted, task: Task, best: Recourse, keys: jax.Array) ->
     all share one program."""
     actions, goal = np.asarray(fitted.to_columns(best.paths).actions), best.original_goal
     rows = (slice(i, i + 1) for i in range(len(actions)))
-    return joined([of_actions(task, actions[at], goal[at], keys[at], RUNS) for at in rows])
+    return joined([of_actions(task, actions[index], goal[index], keys[index], RUNS) for index in rows])
 
 
 def _found(
@@ -305,14 +305,14 @@ def _found(
 
 
 def _trips(
-    fitted: Fitted, paths: Paths, mine: Int[np.ndarray, " M"], noise: Noise
+    fitted: Fitted, paths: Paths, rows: Int[np.ndarray, " M"], noise: Noise
 ) -> Iterator[tuple[Int[np.ndarray, " K"], Any]]:
     """Which of these paths share a world, and its chances: all, or each its own where its noise is known."""
     if noise == "fresh" or fitted.successors is None:
-        yield mine, None
+        yield rows, None
         return
     symbols, actions = np.asarray(paths.symbols), np.asarray(paths.actions)
-    for i in mine:
+    for i in rows:
         yield np.array([i]), fitted.counterfactual(symbols[i], actions[i])
 
 

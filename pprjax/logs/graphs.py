@@ -58,10 +58,10 @@ def skeleton(fitted: Fitted, allowed: Bool[np.ndarray, " E"] | None = None) -> S
         met = np.repeat(fitted.ends.reshape(-1, size), memories // (len(fitted.ends) // size), axis=0)
         terminal = terminal | met
     moved = after[:, steps.target]
-    there = ~terminal[:, steps.state] & ~hopeless[moved]
+    valid = ~terminal[:, steps.state] & ~hopeless[moved]
     if allowed is not None:
-        there &= allowed
-    memory, own = np.nonzero(there)
+        valid &= allowed
+    memory, own = np.nonzero(valid)
     row = memory * size + steps.state[own]
     first = np.searchsorted(row, np.arange(memories * size + 1))
     stops = (np.diff(first) == 0) & np.repeat(accepting, size)
@@ -69,7 +69,7 @@ def skeleton(fitted: Fitted, allowed: Bool[np.ndarray, " E"] | None = None) -> S
     return Skeleton(
         first=first,
         own=own,
-        target=(moved[there].astype(np.int64) * size + steps.target[own]).astype(np.int32),
+        target=(moved[valid].astype(np.int64) * size + steps.target[own]).astype(np.int32),
         ends=stops & met.ravel(),
         cut=np.repeat(accepting, size) & ~stops if anywhere else np.zeros(memories * size, bool),
         begin=after[0].astype(np.int64) * size + np.arange(size),
@@ -89,7 +89,7 @@ def _memory(fitted: Fitted) -> tuple[Int[np.ndarray, "M S"], np.ndarray, np.ndar
     rules = product(fitted.rules)
     place = np.minimum(np.searchsorted(rules.symbols, np.arange(size)), len(rules.symbols) - 1)
     kind = np.where(rules.symbols[place] == np.arange(size), place, len(rules.symbols))
-    after = bits[:, None] * rules.num_states + rules.following[:, kind][None]
+    after = bits[:, None] * rules.num_states + rules.next_state[:, kind][None]
     both = len(bits) * rules.num_states
     accepting, hopeless = (np.tile(x, len(bits)) for x in (rules.accepting, rules.hopeless))
     return after.reshape(both, size).astype(np.int32), accepting, hopeless

@@ -72,12 +72,12 @@ def run(
         raise UserError(f"out: {job.work} holds chunks of another log or of other options; remove it to start anew")
     log, fitted = opened(job) if known is not None else _begun(job, stamp)
     numbers = sorted(int(folder.name) for folder in (job.work / "chunks").iterdir())
-    mine = numbers[me::num_processes]
-    with _told(job, mine, log.num_paths * len(mine) // len(numbers), progress) as advance:
+    rows = numbers[me::num_processes]
+    with _told(job, rows, log.num_paths * len(rows) // len(numbers), progress) as advance:
         if engine == "ray":
-            ray_engine.solve(job, [n for n in mine if not job.done(n).exists()], workers, advance)
+            ray_engine.solve(job, [n for n in rows if not job.done(n).exists()], workers, advance)
         else:
-            for number in mine:
+            for number in rows:
                 solve_chunk(job, fitted, number, advance)
     if me > 0:
         job.part(me, num_processes).touch()
@@ -111,7 +111,7 @@ def _wait_for(file: Path, job: Job) -> None:
 @contextlib.contextmanager
 def _told(job: Job, numbers: list[int], num_paths: int, enabled: bool | None) -> Iterator[Advance]:
     """A progress bar that knows of the chunks that are done already."""
-    there = [job.done(number) for number in numbers if job.done(number).exists()]
-    gaps = [pl.read_parquet(file, columns=["gap"])["gap"].to_numpy() for file in there]
+    valid = [job.done(number) for number in numbers if job.done(number).exists()]
+    gaps = [pl.read_parquet(file, columns=["gap"])["gap"].to_numpy() for file in valid]
     with gap_progress(num_paths, np.concatenate([np.zeros(0), *gaps]), enabled) as advance:
         yield advance

@@ -81,22 +81,22 @@ class _Seen:
         last[flat] = place  # of equal places the last one stays
         first[flat[::-1]] = place[::-1]
         first, last = (x.reshape(num, -1)[:, :size] for x in (first, last))
-        there = count > 0
+        valid = count > 0
         ends = paths[np.arange(num), np.bincount(row, minlength=num) - 1]
         self.num_paths += int(times.sum())
         self.first += np.bincount(paths[:, 0], times, size + 1)[:size].astype(np.int64)
         self.last += np.bincount(ends, times, size + 1)[:size].astype(np.int64)
         self.least = np.minimum(self.least, count.min(0))
         self.most = np.maximum(self.most, count.max(0))
-        self.occurs += times @ there
+        self.occurs += times @ valid
         self.total += times @ count
-        self.both += (there * times[:, None]).T @ there
+        self.both += (valid * times[:, None]).T @ valid
         follows = (paths[:, :-1] != PAD) & (paths[:, 1:] != PAD)
         pairs = paths[:, :-1][follows] * (size + 1) + paths[:, 1:][follows]
         weight = np.broadcast_to(times[:, None], (num, width - 1))[follows]
         straight = np.bincount(pairs, weight, (size + 1) ** 2).reshape(size + 1, -1)
         self.straight += straight[:size, :size].astype(np.int64)
-        a, b = there[:, :, None], there[:, None]
+        a, b = valid[:, :, None], valid[:, None]
         self.kept["co_existence"] &= (a == b).all(0)
         self.kept["precedence"] &= (~b | (a & (first[:, :, None] < first[:, None]))).all(0)
         self.kept["response"] &= (~a | (last[:, None] > last[:, :, None])).all(0)
@@ -131,9 +131,9 @@ class _Seen:
         rules: list[Rule] = []
         for name in STRONGEST:
             if name in singles:
-                there, count = singles[name]
-                counts = np.broadcast_to(count, there.shape)
-                found = np.flatnonzero(there)
+                valid, count = singles[name]
+                counts = np.broadcast_to(count, valid.shape)
+                found = np.flatnonzero(valid)
                 order = found[np.argsort(-self.occurs[found], kind="stable")]
                 rules += [Rule(name, (int(a),), int(counts[a])) for a in order if counts[a] <= declare.MAX_STATES]
             else:

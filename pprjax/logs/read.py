@@ -154,10 +154,10 @@ def _scatter(found: list[Source], columns: Columns, edges: Edges, home: Path) ->
             keys = rows.select("path").unique()
             hashes = [zlib.crc32(str(path).encode()) % num_buckets for path in keys["path"].to_list()]
             rows = rows.join(keys.with_columns(bucket=pl.Series(hashes)), on="path", how="left", nulls_equal=True)
-            for (bucket,), mine in rows.group_by("bucket"):
+            for (bucket,), members in rows.group_by("bucket"):
                 folder = home / f"{bucket:05d}"
                 folder.mkdir(parents=True, exist_ok=True)
-                mine.drop("bucket").write_parquet(folder / f"{number:06d}.parquet", compression="lz4")
+                members.drop("bucket").write_parquet(folder / f"{number:06d}.parquet", compression="lz4")
             number += 1
     return _Rows(sorted(home.iterdir()) if home.exists() else [], num_rows, num_starts if leave_out else 0)
 

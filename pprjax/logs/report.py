@@ -91,10 +91,10 @@ def read_report(table: Path, size: int = SAMPLE) -> Report:
     has = strata(counts)
     steps, sample = _walked(rows, agents, has, quotas(has, size))
     fit = beside(table, "fit")
-    whose: list[str | None] = [None, *agents] if num_agents > 1 else [None]
+    index: list[str | None] = [None, *agents] if num_agents > 1 else [None]
     return Report(
-        tallies=[tally(counts, agent) for agent in whose],
-        changes=[most(steps, agent) for agent in whose],
+        tallies=[tally(counts, agent) for agent in index],
+        changes=[most(steps, agent) for agent in index],
         num_agents=num_agents,
         sample=sample,
         rungs=_rungs(beside(table, "ladder"), sample),
@@ -168,9 +168,9 @@ def tallied(rows: pl.LazyFrame, agents: Sequence[str]) -> pl.DataFrame:
 
 def tally(counts: pl.DataFrame, agent: str | None) -> Tally:
     """What `tallied` found, of one agent or of everyone."""
-    mine = counts if agent is None else counts.filter(pl.col("who") == agent)
-    kinds = dict(mine.group_by("kind").agg(pl.col("rows").sum()).iter_rows())
-    mended, proved = mine.filter(kind="mended"), mine.filter("proved")
+    rows = counts if agent is None else counts.filter(pl.col("who") == agent)
+    kinds = dict(rows.group_by("kind").agg(pl.col("rows").sum()).iter_rows())
+    mended, proved = rows.filter(kind="mended"), rows.filter("proved")
     edits = mended.group_by("distance").agg(pl.col("rows").sum()).sort("distance")
     return Tally(
         agent=agent,
@@ -272,8 +272,8 @@ def _steps(rows: pl.DataFrame, column: str, times: int) -> pl.DataFrame:
 
 def most(steps: pl.DataFrame, agent: str | None, size: int = STEPS) -> Changes:
     """The steps that one agent, or everyone, adds and drops most, the most frequent first and then by name."""
-    mine = steps if agent is None else steps.filter(pl.col("who") == agent)
-    both = mine.group_by("state", "next").agg(pl.col("added", "dropped").sum())
+    rows = steps if agent is None else steps.filter(pl.col("who") == agent)
+    both = rows.group_by("state", "next").agg(pl.col("added", "dropped").sum())
     ranked = {}
     for name in ("added", "dropped"):
         order = both.filter(pl.col(name) > 0).sort([name, "state", "next"], descending=[True, False, False])
@@ -285,8 +285,8 @@ def _rungs(ladder: Path, sample: pl.DataFrame) -> pl.DataFrame:
     """The rungs of the paths of a sample, the fewest edits first; no row where there is no ladder."""
     if not ladder.exists():
         return pl.DataFrame(schema=dict.fromkeys(RUNG, pl.Null))
-    mine = scanned(ladder, RUNG).join(sample.lazy().select("agent", "path"), on=["agent", "path"], how="semi")
-    return mine.collect(engine="streaming").sort("agent", "path", "distance")
+    rows = scanned(ladder, RUNG).join(sample.lazy().select("agent", "path"), on=["agent", "path"], how="semi")
+    return rows.collect(engine="streaming").sort("agent", "path", "distance")
 
 
 def _habits(policies: Path, sample: pl.DataFrame) -> pl.DataFrame:
@@ -294,8 +294,8 @@ def _habits(policies: Path, sample: pl.DataFrame) -> pl.DataFrame:
     columns = ("agent", "state", "action", "count")
     if not policies.exists():
         return pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))
-    mine = scanned(policies, columns).join(sample.lazy().select("agent").unique(), on="agent", how="semi")
-    return mine.collect(engine="streaming")
+    rows = scanned(policies, columns).join(sample.lazy().select("agent").unique(), on="agent", how="semi")
+    return rows.collect(engine="streaming")
 
 
 def _edges(fit: Path, size: int = EDGES) -> pl.DataFrame:

@@ -109,14 +109,14 @@ def _paths(rows: list[dict], report: Report, names: Names) -> list[dict[str, Any
     rungs, habits = _by(report.rungs, "agent", "path"), _by(report.habits, "agent")
     told = []
     for row in rows:
-        whose = row["agent"], row["path"]
-        told.append(_path(row, rungs.get(whose, []), habits.get(whose[:1], []), names))
+        index = row["agent"], row["path"]
+        told.append(_path(row, rungs.get(index, []), habits.get(index[:1], []), names))
     return told
 
 
 def _by(frame: pl.DataFrame, *keys: str) -> dict[tuple, list[dict]]:
     """The rows of each value of the keys."""
-    return {key: mine.to_dicts() for key, mine in frame.group_by(*keys, maintain_order=True)}
+    return {key: rows.to_dicts() for key, rows in frame.group_by(*keys, maintain_order=True)}
 
 
 def _path(row: dict, rungs: list[dict], steps: list[dict], names: Names) -> dict[str, Any]:

@@ -59,15 +59,15 @@ def checked(batch: pl.DataFrame, file: str, columns: Columns, edges: Edges) -> p
             values[name] = pl.when(text.is_in(TRUE)).then(True).when(text.is_in(FALSE)).then(False).otherwise(None)
             known = values[name].is_not_null()
         else:
-            mine = edges if name == "state" else {}
-            texts = {c: binned(c, mine[c]) if c in mine else _text(batch, c) for c in wanted}
+            rows = edges if name == "state" else {}
+            texts = {c: binned(c, rows[c]) if c in rows else _text(batch, c) for c in wanted}
             values[name] = _joined(list(texts.values()))
         for column in wanted:
             lacks = pl.col(column).is_null() & (name in MAY_LACK)
-            there = texts.get(column, _text(batch, column)).is_not_null() & known.fill_null(False)
+            valid = texts.get(column, _text(batch, column)).is_not_null() & known.fill_null(False)
             expected = "a number" if column in edges and name == "state" else _wanted(name, columns)
             said = pl.format(f"{_literal(column)}: expected {expected}, got {{}}", got[column].fill_null("nothing"))
-            wrong.append(pl.when(~there & ~lacks).then(said))
+            wrong.append(pl.when(~valid & ~lacks).then(said))
     named = [value.alias(name) for name, value in values.items()]
     return batch.select(*named, pl.coalesce(wrong).alias("bad"))
 

@@ -76,9 +76,9 @@ def meets(ends: Bool[np.ndarray, " R"], marks: Int[np.ndarray, " k"], told: Sequ
     first = np.unique(by_memory[:, others], axis=1, return_index=True)[1] if others.size else others
     symbols = np.union1d(list(known), others[first]).astype(np.int32)
     after = np.arange(memories)[:, None] | (symbols[:, None] == marks) @ (1 << np.arange(len(marks)))
-    following = np.full((memories + 2, len(symbols) + 1), memories + 1, np.int32)
-    following[:memories, :-1] = np.where(by_memory[after, symbols], memories, after)
-    return Automaton(symbols, following, np.arange(memories + 2) == memories)
+    next_state = np.full((memories + 2, len(symbols) + 1), memories + 1, np.int32)
+    next_state[:memories, :-1] = np.where(by_memory[after, symbols], memories, after)
+    return Automaton(symbols, next_state, np.arange(memories + 2) == memories)
 
 
 def _as_typed(some: Sequence[Rule], rules: Sequence[Rule], texts: Sequence[str]) -> str:

@@ -29,14 +29,14 @@ class Rungs:
     chosen: Bool[np.ndarray, " F"]  # the one that has the largest R
 
     @classmethod
-    def of(cls, every: Frontier, chosen: Recourse, whose: Int[np.ndarray, " M"], mine: Int[np.ndarray, " M"]) -> Rungs:
+    def of(cls, every: Frontier, chosen: Recourse, index: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"]) -> Rungs:
         """Those of the paths of numbers mine[i], which are the rows of original whose[i] of a frontier."""
-        first, last = (np.searchsorted(every.path, whose, side=side) for side in ("left", "right"))
+        first, last = (np.searchsorted(every.index, index, side=side) for side in ("left", "right"))
         counts = last - first
         row = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        its_own = np.repeat(whose, counts)
+        its_own = np.repeat(index, counts)
         return cls(
-            path=np.repeat(mine, counts),
+            path=np.repeat(rows, counts),
             paths=every.paths[row],
             distance=every.distance[row],
             value=every.value[row],
@@ -79,6 +79,6 @@ class Rungs:
 
 def _proved(every: Frontier) -> Bool[np.ndarray, " F"]:
     """Which points of a frontier are the best of as few edits, with no point missing before them."""
-    before = np.where(np.diff(every.path, prepend=-1) != 0, -np.inf, np.roll(every.value, 1))
-    fewer = every.limit[every.path, np.maximum(every.distance - 1, 0)]
+    before = np.where(np.diff(every.index, prepend=-1) != 0, -np.inf, np.roll(every.value, 1))
+    fewer = every.limit[every.index, np.maximum(every.distance - 1, 0)]
     return (every.bound == every.value) & ((every.distance == 0) | (fewer <= tolerated(before)))

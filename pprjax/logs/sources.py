@@ -208,8 +208,8 @@ def _series(name: str, column: Any) -> pl.Series:
         values = column.to_numpy()
         times = pl.Series(name, values.astype(f"{values.dtype.kind}8[ms]") if column.dt.unit == "s" else values)
         return times if zone is None else times.dt.replace_time_zone("UTC")
-    there = column.notna().tolist()
-    values = [value if known else None for value, known in zip(column.tolist(), there, strict=True)]
+    valid = column.notna().tolist()
+    values = [value if known else None for value, known in zip(column.tolist(), valid, strict=True)]
     kinds = {type(value) for value in values if value is not None}
     if len(kinds) > 1 and not kinds <= {int, float}:
         values = [None if value is None else str(value) for value in values]

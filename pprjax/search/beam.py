@@ -73,7 +73,7 @@ class Ranked:
     promise: jax.Array  # float[M], the world's opinion
     smallest: jax.Array  # [M], m
     bound: jax.Array  # float[M], on v of all that goes on from them
-    there: jax.Array  # bool[M]
+    valid: jax.Array  # bool[M]
 
 
 def search_beam(search: Search, best: Ladder, shape: Shape) -> Beam:
@@ -101,25 +101,25 @@ def _layer(search: Search, nodes: Nodes, beam: Beam, t: Int[Array, ""], shape: S
     dropped = _also(beam.dropped, beam.dropped, _told(children))
     if layers.knows_next(search.task):  # what is dropped need not be stepped
         promise = search.next_promise(nodes)
-        value = search.value(nodes.goal[:, None], children.charged)
+        value = search.value(nodes.goal[:, None], children.r_policy)
         orders = (value, value + promise) if layers.guides(search.task) else (value,)
         edges, left = _foremost(search, best, children, orders, shape.candidates)
-        at = edges.parent, edges.action
-        ranked = Ranked(value[at], promise[at], children.smallest[at], children.bound[at], edges.there)
+        rows = edges.parent, edges.action
+        ranked = Ranked(value[rows], promise[rows], children.smallest[rows], children.bound[rows], edges.valid)
         order, kept, lost = _strata(search, best, ranked, shape.weights, shape.breadth * shape.room)
-        edges = Edges(parent=edges.parent[order], action=edges.action[order], there=kept)
+        edges = Edges(parent=edges.parent[order], action=edges.action[order], valid=kept)
         dropped = _also(dropped, jnp.maximum(left, lost), promise)
     else:
         edges = _every(children)
     longer = layers.step(search, nodes, children, edges, t)
     best = layers.record(search, best, longer)
-    if len(edges.there) > shape.room:
-        promise, value = search.promise(longer), search.value(longer.goal, longer.charged)
+    if len(edges.valid) > shape.room:
+        promise, value = search.promise(longer), search.value(longer.goal, longer.r_policy)
         ranked = Ranked(value, promise, longer.smallest, value + jax.vmap(search.to_come)(longer.state), longer.alive)
         order, kept, lost = _strata(search, best, ranked, shape.weights, shape.room)
         longer = replace(jax.tree.map(lambda x: x[order], longer), alive=kept)
         dropped = _also(dropped, lost, promise)
-    return longer, Beam(best=best, dropped=dropped, calls=calls + edges.there.sum())
+    return longer, Beam(best=best, dropped=dropped, calls=calls + edges.valid.sum())
 
 
 def _last(search: Search, nodes: Nodes, beam: Beam, shape: Shape) -> Beam:
@@ -137,14 +137,14 @@ def _last(search: Search, nodes: Nodes, beam: Beam, shape: Shape) -> Beam:
 
     def left(best: Ladder, i: Int[Array, ""]) -> Bool[Array, " M"]:
         ahead = jnp.arange(len(bound)) >= i * shape.room
-        return ahead & edges.there & search.matters(best.value, bound, smallest)
+        return ahead & edges.valid & search.matters(best.value, bound, smallest)
 
     def look(carried):
         best, calls, i = carried
-        at = i * shape.room + jnp.arange(shape.room)
-        now = replace(jax.tree.map(lambda x: x[at], edges), there=left(best, i)[at])
+        rows = i * shape.room + jnp.arange(shape.room)
+        now = replace(jax.tree.map(lambda x: x[rows], edges), valid=left(best, i)[rows])
         best = layers.record(search, best, layers.step(search, nodes, children, now, t))
-        return best, calls + now.there.sum(), i + 1
+        return best, calls + now.valid.sum(), i + 1
 
     start = best, calls, jnp.int32(0)
     best, calls, _ = jax.lax.while_loop(lambda carried: left(carried[0], carried[2]).any(), look, start)
@@ -194,7 +194,7 @@ def _foremost(
         likely, action = jnp.append(likely, promising, axis=1), jnp.append(action, further, axis=1)
     count = action.shape[1]
     parent = jnp.repeat(jnp.arange(size), count)
-    edges = Edges(parent=parent, action=action.ravel(), there=jnp.isfinite(likely).ravel())
+    edges = Edges(parent=parent, action=action.ravel(), valid=jnp.isfinite(likely).ravel())
     left = children.available.at[parent, edges.action].set(False)
     bound = jnp.max(children.bound, axis=-1, where=left, initial=-jnp.inf)
     smallest = jnp.min(children.smallest, axis=-1, where=left, initial=len(best.value))
@@ -205,7 +205,7 @@ def _foremost(
 def _every(children: Children) -> Edges:
     size, num_actions = children.available.shape
     parent, action = jnp.divmod(jnp.arange(size * num_actions), num_actions)
-    return Edges(parent=parent, action=action, there=children.available.ravel())
+    return Edges(parent=parent, action=action, valid=children.available.ravel())
 
 
 def _told(children: Children) -> Float[Array, "N A"]:
@@ -229,7 +229,7 @@ def _strata(
     all strata have together go to those of the largest v + λ_path / (m + 1), whatever their stratum.
     """
     num_distances, size = len(best.value), len(ranked.value)
-    hopeful = ranked.there & search.matters(best.value, ranked.bound, ranked.smallest)
+    hopeful = ranked.valid & search.matters(best.value, ranked.bound, ranked.smallest)
     stratum = jnp.where(hopeful, rung_of(ranked.smallest), num_distances)
     guided = [weight * ranked.promise for weight in weights]
     places = [_places(ranked.value + more, stratum, num_distances) for more in guided]

@@ -71,5 +71,5 @@ def _between(costs: RealCosts, one: Float[np.ndarray, "n k"], other: Float[np.nd
     return float(real_edits(own, path, costs.scale, original_length=length, lengths=end))
 
 
-def _symbols(found: Ladder, at: tuple[int | np.integer, int | np.integer]) -> Num[np.ndarray, "T ..."]:
-    return np.asarray(found.symbols[at])[: 1 + (found.actions[at] != PAD).sum()]
+def _symbols(found: Ladder, rows: tuple[int | np.integer, int | np.integer]) -> Num[np.ndarray, "T ..."]:
+    return np.asarray(found.symbols[rows])[: 1 + (found.actions[rows] != PAD).sum()]

@@ -135,9 +135,9 @@ class Search:
             return habits
         return spared(habits, self.original.symbols, task.symbol(state), task.next_symbols(state), own_steps)
 
-    def value(self, goal: Array, charged: Array) -> Array:
+    def value(self, goal: Array, r_policy: Array) -> Array:
         """v = R_goal + λ_policy·R_policy."""
-        return self.objective.value(goal, charged)
+        return self.objective.value(goal, r_policy)
 
     def matters(self, value: Any, bound: Any, smallest: Any) -> Any:
         """Which prefixes, by their bound on v and their m, may lead to a path that is `needed`: bool[*b].
@@ -193,7 +193,7 @@ class Nodes:
     most: jax.Array  # float[N], the most that it may become, by what the world says after each prefix
     due: jax.Array  # int32[N], the fewest actions that a path has which meets the goal, the same
     magnitude: jax.Array  # float[N], Σ|r_t| so far
-    charged: jax.Array  # float[N], R_policy so far
+    r_policy: jax.Array  # float[N], R_policy so far
     log_prob: jax.Array  # float[N], Σ log P_A so far
     symbols: jax.Array  # int32[N, T + 1], PAD after the end; or float32[N, T + 1, k], inf after it
     actions: jax.Array  # int32[N, T], PAD after the end
@@ -208,7 +208,7 @@ class Children:
 
     carry: Any  # P_A's, after the node's state; leaves of [N, ...]
     available: jax.Array  # bool[N, A], of living nodes
-    charged: jax.Array  # float[N, A], R_policy with this action
+    r_policy: jax.Array  # float[N, A], R_policy with this action
     log_prob: jax.Array  # float[N, A], Σ log P_A with this action
     smallest: jax.Array  # [N, A], m: of the child where its symbol is known, else of the node
     bound: jax.Array  # float[N, A], on v of all that goes on with this action
@@ -220,7 +220,7 @@ class Edges:
 
     parent: jax.Array  # int32[M]
     action: jax.Array  # int32[M]
-    there: jax.Array  # bool[M], it is one; else padding
+    valid: jax.Array  # bool[M], it is one; else padding
 
 
 def root(search: Search, room: int) -> Nodes:
@@ -239,7 +239,7 @@ def root(search: Search, room: int) -> Nodes:
         most=search.goal_to_come(state),
         due=search.steps_to_come(state),
         magnitude=zero,
-        charged=zero,
+        r_policy=zero,
         log_prob=zero,
         symbols=jnp.full((task.horizon + 1, *symbol.shape), fill_of(symbol), symbol.dtype).at[0].set(symbol),
         actions=jnp.full(task.horizon, PAD, jnp.int32),
@@ -257,17 +257,17 @@ def expand(search: Search, nodes: Nodes, *, last: bool = False) -> Children:
 
     def one(node: Nodes):
         carry, log_probs = task.log_probs(node.carry, node.state)
-        charged = node.charged + search.habits(node.state, log_probs)
+        r_policy = node.r_policy + search.habits(node.state, log_probs)
         smallest = jnp.full(task.num_actions, node.smallest)
         if knows_next(search.task):
             smallest = search.smallest_after(node.column, task.env.next_symbols(node.state, task.params))
         return Children(
             carry=carry,
             available=task.available(node.state) & task.affordable(node.state, log_probs) & node.alive,
-            charged=charged,
+            r_policy=r_policy,
             log_prob=node.log_prob + log_probs,
             smallest=smallest,
-            bound=search.value(node.goal + to_come(node.state), charged),
+            bound=search.value(node.goal + to_come(node.state), r_policy),
         )
 
     return jax.vmap(one)(nodes)
@@ -282,7 +282,7 @@ def step(search: Search, nodes: Nodes, children: Children, edges: Edges, t: Int[
         state, reward, terminated = task.step(jax.random.key(0), node.state, edge.action)
         symbol = task.symbol(state)
         column, goal, steps = search.longer(node.column, symbol), node.goal + reward, search.steps_to_come(state)
-        complete = edge.there & (terminated | (t + 1 >= task.horizon) | no_number(symbol))
+        complete = edge.valid & (terminated | (t + 1 >= task.horizon) | no_number(symbol))
         return Nodes(
             state=state,
             carry=jax.tree.map(lambda x: x[edge.parent], children.carry),
@@ -292,11 +292,11 @@ def step(search: Search, nodes: Nodes, children: Children, edges: Edges, t: Int[
             most=jnp.where(terminated, node.most, jnp.minimum(node.most, goal + search.goal_to_come(state))),
             due=jnp.where(terminated, node.due, jnp.maximum(node.due, t + 1 + steps)),
             magnitude=node.magnitude + jnp.abs(reward),
-            charged=children.charged[edge.parent, edge.action],
+            r_policy=children.r_policy[edge.parent, edge.action],
             log_prob=children.log_prob[edge.parent, edge.action],
             symbols=node.symbols.at[t + 1].set(symbol),
             actions=node.actions.at[t].set(edge.action),
-            alive=edge.there & ~complete,
+            alive=edge.valid & ~complete,
             complete=complete,
             terminated=terminated,
         )
@@ -312,7 +312,7 @@ def ended(search: Search, nodes: Nodes, children: Children, t: Int[Array, ""] | 
     size, num_actions = children.available.shape
     end = jax.vmap(lambda state: search.task.env.end_action(state, search.task.params))(nodes.state)
     is_end = jnp.arange(num_actions) == end[:, None]
-    edges = Edges(parent=jnp.arange(size), action=jnp.maximum(end, 0), there=(children.available & is_end).any(1))
+    edges = Edges(parent=jnp.arange(size), action=jnp.maximum(end, 0), valid=(children.available & is_end).any(1))
     return step(search, nodes, children, edges, t), replace(children, available=children.available & ~is_end)
 
 
@@ -337,7 +337,7 @@ def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
         met = jnp.bool_(True) if original.goal is None else original.goal(outcome)
         broken = violations(task.constraints, original.kept, node.symbols, node.actions, distance)
         counts = node.complete & met & (True if broken is None else broken == 0) & (distance < len(best.value))
-        value = search.at_rung(search.value(node.goal, node.charged), distance)
+        value = search.at_rung(search.value(node.goal, node.r_policy), distance)
         contradicts = node.complete & (node.goal > node.most + 1e-5 * (1.0 + node.magnitude))
         contradicts |= node.complete & met & (jnp.sum(node.actions != PAD) < node.due)
         unknown = node.complete & no_number(node.symbols)
@@ -348,7 +348,7 @@ def record(search: Search, best: Ladder, nodes: Nodes) -> Ladder:
     found = Ladder(
         value=value,
         goal=nodes.goal,
-        r_policy=nodes.charged,
+        r_policy=nodes.r_policy,
         log_prob=nodes.log_prob,
         reached=reached,
         terminated=nodes.terminated,

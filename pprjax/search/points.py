@@ -90,8 +90,10 @@ def search_points(
     parts, nothing = [], ladder.empty(first, wanted)
     with progress_bar("beams", size, enabled=progress) as advance:
         for low in range(0, size, together):
-            at = np.resize(np.arange(low, min(low + together, size)), min(together, size))  # all parts share a program
-            part = jax.tree.map(lambda x, at=at: jnp.asarray(x[at]), inputs)
+            index = np.resize(
+                np.arange(low, min(low + together, size)), min(together, size)
+            )  # all parts share a program
+            part = jax.tree.map(lambda x, index=index: jnp.asarray(x[index]), inputs)
             parts.append(jax.device_get(_beams(spread, part, nothing, shape=shape)))
             advance(min(together, size - low))
     traced, beams = jax.tree.map(lambda *x: np.concatenate(x)[:size], *parts)
@@ -119,7 +121,7 @@ def search_points(
         rest.append(_unseen(search, best, unseen) if every else np.full_like(limit, np.inf))
     best = jax.tree.map(lambda *rows: np.stack(rows), *rows)
     limit, rest = np.stack(limits), np.stack(rest)
-    return Points(best=best, limit=limit, unseen=rest, calls=used, original_goal=traced.reward_goal)
+    return Points(best=best, limit=limit, unseen=rest, calls=used, original_goal=traced.r_goal)
 
 
 def _tasks(task: Task | Stack) -> list[Task]:
@@ -146,8 +148,8 @@ def _no_number(task: Task, i: int) -> str:
     where it has one: what went wrong on the host."""
     if hasattr(task.env, "check"):
         task.env.check()
-    whose = "env.promise, policy.step: expected numbers" if guides(task) else "policy.step: expected log-probabilities"
-    return f"{whose}, got NaN after a prefix of an edit of originals[{i}]"
+    index = "env.promise, policy.step: expected numbers" if guides(task) else "policy.step: expected log-probabilities"
+    return f"{index}, got NaN after a prefix of an edit of originals[{i}]"
 
 
 def _contradiction(task: Task, i: int) -> str:

@@ -108,7 +108,7 @@ def _pass(search: Search, best: Ladder, most: int, calls: int, block: int):
         edges = Edges(
             parent=jnp.asarray(np.resize(now.parent, block)),
             action=jnp.asarray(np.resize(now.action, block)),
-            there=jnp.asarray(np.arange(block) < count),
+            valid=jnp.asarray(np.arange(block) < count),
         )
         best, nodes = _stepped(search, best, now.nodes, now.children, edges, now.t)
         best, waiting = _opened(search, best, nodes, now.t + 1)
@@ -122,10 +122,10 @@ def _opened(search: Search, best: Ladder, nodes: Nodes, t: int) -> tuple[Ladder,
     """The best paths after those that end in these nodes, and the children that may lead to better ones: at one λ_path
     those that may have the largest R first, for the frontier those of the fewest edits, and of these the best."""
     best, children = _expanded(search, best, nodes)
-    there, bound, smallest = map(np.asarray, (children.available, children.bound, children.smallest))
-    if np.isnan(bound[there]).any():
+    valid, bound, smallest = map(np.asarray, (children.available, children.bound, children.smallest))
+    if np.isnan(bound[valid]).any():
         raise UserError("policy.step, env: expected log-probabilities and rewards, got NaN after a prefix of an edit")
-    parent, action = np.nonzero(there & search.matters(np.asarray(best.value), bound, smallest))
+    parent, action = np.nonzero(valid & search.matters(np.asarray(best.value), bound, smallest))
     bound, smallest = bound[parent, action], smallest[parent, action]
     if search.objective.lambda_path is None:
         order = np.lexsort((-bound, smallest))

@@ -46,22 +46,22 @@ def most_to_come(task: Task) -> Float[Array, " S"]:
     table = ragged_of(task.policy)
     if table is not None:
         return _most_of_cells(task, table)
-    following, usable, ended, reward = moves(task, task.all_states())
+    next_state, usable, ended, reward = moves(task, task.all_states())
     reward = jnp.where(usable, reward, -jnp.inf)
 
     def one_more(_, value):
-        return jnp.maximum(0.0, (reward + jnp.where(ended, 0.0, value[following])).max(1))
+        return jnp.maximum(0.0, (reward + jnp.where(ended, 0.0, value[next_state])).max(1))
 
-    return jax.lax.fori_loop(0, task.horizon, one_more, jnp.zeros(len(following), reward.dtype))
+    return jax.lax.fori_loop(0, task.horizon, one_more, jnp.zeros(len(next_state), reward.dtype))
 
 
 def _most_of_cells(task: Task, table: Ragged) -> Float[Array, " S"]:
     """The same over the cells of a ragged P_A, one for each step that there is."""
-    following, ended, reward = _cells(task, table)
+    next_state, ended, reward = _cells(task, table)
     state, size = table.states, task.env.num_states
 
     def one_more(_, value):
-        most = reward + jnp.where(ended, 0.0, value[following])
+        most = reward + jnp.where(ended, 0.0, value[next_state])
         return jnp.maximum(0.0, jax.ops.segment_max(most, state, size))
 
     return jax.lax.fori_loop(0, task.horizon, one_more, jnp.zeros(size, reward.dtype))
@@ -81,7 +81,7 @@ def _cells(task: Task, table: Ragged) -> tuple[Int[Array, " C"], Bool[Array, " C
         number = i % (size // table.times) * table.times + i // (size // table.times)  # as `Ragged.cell` rises
         after, usable, ended, reward = moves_of(task, task.env.state_from_id(number, task.params))
         row = after, ended, jnp.where(usable, reward, -jnp.inf)
-        at = table.cell(number)
-        return jax.tree.map(lambda x, new: jax.lax.dynamic_update_slice(x, new.astype(x.dtype), (at,)), cells, row)
+        rows = table.cell(number)
+        return jax.tree.map(lambda x, new: jax.lax.dynamic_update_slice(x, new.astype(x.dtype), (rows,)), cells, row)
 
     return jax.lax.fori_loop(0, size, write, start)

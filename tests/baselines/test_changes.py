@@ -53,14 +53,14 @@ class TestCounterfactualProbabilities:
     def test_agree_with_truncated_gumbels(self):
         rng = np.random.default_rng(0)
         transition = random_transition(rng, gaps=False)
-        state, action, following, num_samples = 1, 2, 0, 20_000
+        state, action, next_state, num_samples = 1, 2, 0, 20_000
         location = np.log(transition[action, state])
         top = rng.gumbel(size=(num_samples, 1))
         value = -np.log(np.exp(-rng.gumbel(location, size=(num_samples, S))) + np.exp(-top))  # cut off below `top`
-        value[:, following] = top[:, 0]
+        value[:, next_state] = top[:, 0]
         winner = np.argmax(np.log(transition) + (value - location)[:, None, None], axis=-1)
         histogram = (winner[..., None] == np.arange(S)).mean(0)
-        exact = counterfactual_probabilities(transition, np.array([state, following]), np.array([action]))[0]
+        exact = counterfactual_probabilities(transition, np.array([state, next_state]), np.array([action]))[0]
         assert within(histogram, np.asarray(exact), num_samples)
 
     @slow(max_examples=60)
@@ -86,19 +86,19 @@ class TestCounterfactualProbabilities:
         possible = np.argwhere(transition > 0)
         if not len(possible):
             return
-        action, state, following = rng.choice(possible)
+        action, state, next_state = rng.choice(possible)
         with jax.enable_x64(True):
             probs = np.asarray(
-                counterfactual_probabilities(transition, np.array([state, following]), np.array([action]))[0]
+                counterfactual_probabilities(transition, np.array([state, next_state]), np.array([action]))[0]
             )
         assert np.all(probs >= 0)
         np.testing.assert_allclose(probs.sum(-1), transition.any(-1), atol=1e-12)
-        np.testing.assert_array_equal(probs[action, state], np.eye(S)[following])
+        np.testing.assert_array_equal(probs[action, state], np.eye(S)[next_state])
         assert np.all(probs[transition == 0] == 0)
         # stability: what has become less likely relative to the observed outcome can't take its place
         p = transition[action, state]
-        less = transition * p[following] <= transition[..., [following]] * p * (1 - 1e-9)
-        less[..., following] = False
+        less = transition * p[next_state] <= transition[..., [next_state]] * p * (1 - 1e-9)
+        less[..., next_state] = False
         assert np.all(probs[less] == 0)
 
     def test_of_a_deterministic_world_are_the_world(self):

@@ -81,8 +81,8 @@ def test_a_bound_is_attained_by_the_best_path_through_a_node():
     through = bound.through(0)
     expected = {(0, 0): 4, (1, 1): 3, (1, 2): 4, (2, 3): 3, (2, 4): 4}
     for (t, symbol), value in expected.items():
-        (at,) = np.flatnonzero((row[t] == symbol) & (through[t] > -np.inf))
-        assert through[t, at] == value
+        (rows,) = np.flatnonzero((row[t] == symbol) & (through[t] > -np.inf))
+        assert through[t, rows] == value
     assert np.isfinite(through).sum() == len(expected)
 
 

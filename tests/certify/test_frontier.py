@@ -57,7 +57,7 @@ def test_every_rung_is_the_best_there_is(seed, goal, costs, lambda_policy, max_e
     most = min(x for x in (max_edits, max_distance, np.inf) if x is not None)
     symbols, actions = found.paths.to_lists(), found.paths.actions_to_lists()
     for b, original in enumerate(mdp.originals):
-        rows = np.flatnonzero(found.path == b)
+        rows = np.flatnonzero(found.index == b)
         expected = ladder(mdp, goal, original, lambda_policy[b], costs, most)
         assert found.scores.distance[rows].tolist() == list(expected)
         np.testing.assert_allclose(found.value[rows], list(expected.values()), rtol=1e-5, atol=1e-5)
@@ -72,7 +72,7 @@ def test_every_rung_is_the_best_there_is(seed, goal, costs, lambda_policy, max_e
             assert symbols[i] == mdp.symbols[states].tolist()
             assert edit(original, symbols[i], costs) == found.scores.distance[i]
             assert len(actions[i]) <= HORIZON
-    assert np.all(np.diff(found.path) >= 0)
+    assert np.all(np.diff(found.index) >= 0)
 
 
 @pytest.mark.parametrize("goal", [None, reached])
@@ -83,14 +83,14 @@ def test_the_best_at_each_lambda_path_is_on_it(goal):
     for lambda_path in (0.0, 0.1, 1.0, 10.0, 100.0, 1e4):
         best = exact(task, originals, Config(lambda_path=lambda_path, lambda_policy=0.1))
         reward = np.full(len(originals), -np.inf)
-        np.maximum.at(reward, found.path, found.value + lambda_path / (found.scores.distance + 1))
+        np.maximum.at(reward, found.index, found.value + lambda_path / (found.scores.distance + 1))
         np.testing.assert_allclose(reward, best.reward, rtol=1e-6)
 
 
 def test_no_path_no_row():
     task, originals = grid()
     found = exact_frontier(task.replace(goal=at_least(1e6)), originals, Config())
-    assert len(found.path) == len(found.value) == len(found.paths) == 0
+    assert len(found.index) == len(found.value) == len(found.paths) == 0
     with pytest.raises(ValueError, match="max_edits: expected at least 0, got -1"):
         exact_frontier(task, originals, Config(), max_edits=-1)
 
@@ -100,7 +100,7 @@ def test_an_original_alone_has_the_same_frontier():
     task, originals = grid()
     together = exact_frontier(task, originals, Config())
     alone = exact_frontier(task, originals[5], Config())
-    rows = np.flatnonzero(together.path == 5)
+    rows = np.flatnonzero(together.index == 5)
     np.testing.assert_array_equal(alone.value, together.value[rows])
     for one, other in zip(jax.tree.leaves(alone.scores), jax.tree.leaves(together.scores), strict=True):
         np.testing.assert_array_equal(one, other[rows])

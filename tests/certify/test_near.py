@@ -25,12 +25,12 @@ every = partial(Objective, lambda_path=None, lambda_policy=0.7)
 
 def world(rng, size, horizon, *, gains=False, cut=False, hub=False, own_steps="charged"):
     """A random graph of `size` states, the last of which is the goal and the one before it a dead end."""
-    there = rng.random((size, size)) < 0.45
+    valid = rng.random((size, size)) < 0.45
     if hub:  # many states, of which most lead back to the first one alone
-        there[0], there[4:] = True, False
-        there[4:, 0] = True
-    there[-2:] = False
-    row, target = np.nonzero(there)
+        valid[0], valid[4:] = True, False
+        valid[4:, 0] = True
+    valid[-2:] = False
+    row, target = np.nonzero(valid)
     if own_steps == "free":  # some in two ways, which differ
         row, target = (np.repeat(x, 1 + (row % 3 == 0)) for x in (row, target))
     pays = gains and own_steps == "charged"
@@ -123,9 +123,9 @@ def test_the_frontier_and_the_best_path_are_those_of_all_paths_there_are(seed, g
     best = near(weighed, paths, start, objective.replace(lambda_path=lambda_path)).at(lambda_path)
     for b, original in enumerate(paths.to_lists()):
         rising = truth(graph, np.array(original), 0.7, costs)
-        mine = front.path == b
-        assert front.distance[mine].tolist() == [d for d, _ in rising]
-        np.testing.assert_allclose(front.value[mine], [v for _, v in rising], atol=1e-9)
+        rows = front.index == b
+        assert front.distance[rows].tolist() == [d for d, _ in rising]
+        np.testing.assert_allclose(front.value[rows], [v for _, v in rising], atol=1e-9)
         most = max((v + lambda_path / (d + 1) for d, v in rising), default=-np.inf)
         assert best.reward[b] == pytest.approx(most)
         assert best.status[b] == "infeasible" if not rising else best.gap[b] == 0
@@ -134,7 +134,7 @@ def test_the_frontier_and_the_best_path_are_those_of_all_paths_there_are(seed, g
         states, n = front.paths.symbols[k], front.paths.lengths[k]
         steps = front.paths.actions[k, : n - 1]
         assert (graph.target[steps] == states[1:n]).all()
-        assert front.distance[k] == levenshtein(paths.to_lists()[front.path[k]], states[:n], costs)
+        assert front.distance[k] == levenshtein(paths.to_lists()[front.index[k]], states[:n], costs)
 
 
 @settings(max_examples=10, deadline=None)
@@ -164,16 +164,16 @@ def test_with_own_steps_free_too(seed, gains, shape, costs):
     best, few = best.at(lambda_path), few.at(lambda_path)
     for b, original in enumerate(rows):
         rising = truth(graph, np.array(original), 0.7, costs, "free")
-        mine = front.path == b
-        assert front.distance[mine].tolist() == [d for d, _ in rising]
-        np.testing.assert_allclose(front.value[mine], [v for _, v in rising], atol=1e-9)
+        members = front.index == b
+        assert front.distance[members].tolist() == [d for d, _ in rising]
+        np.testing.assert_allclose(front.value[members], [v for _, v in rising], atol=1e-9)
         most = max((v + lambda_path / (d + 1) for d, v in rising), default=-np.inf)
         assert best.reward[b] == pytest.approx(most)
         assert few.reward[b] <= most + 1e-9 and few.bound[b] >= most - 1e-9
     assert set(front.method) <= {"exact"}
     for k in range(len(front)):  # the actions lead along the symbols and earn what is said
-        states, row = front.paths.symbols[k, : front.paths.lengths[k]].tolist(), rows[front.path[k]][0]
-        own, goal, charged = set(itertools.pairwise(rows[front.path[k]])), 0.0, 0.0
+        states, row = front.paths.symbols[k, : front.paths.lengths[k]].tolist(), rows[front.index[k]][0]
+        own, goal, charged = set(itertools.pairwise(rows[front.index[k]])), 0.0, 0.0
         actions = np.asarray(front.paths.actions)[k, : len(states) - 1]
         for action, move in zip(actions, itertools.pairwise(states), strict=True):
             step = graph.first[row] + np.flatnonzero(graph.action[graph.first[row] : graph.first[row + 1]] == action)[0]
@@ -228,10 +228,10 @@ def test_a_search_that_ends_early_says_how_much_better_a_path_may_be(seed, calls
         )
         for e in range(front.limit.shape[1]):
             assert front.limit[b, e] >= max((v for d, v in rising if d <= e), default=-np.inf) - 1e-9
-        mine = both.path == b
-        worth = both.value[mine] + 3.0 / (both.distance[mine] + 1)
+        rows = both.index == b
+        worth = both.value[rows] + 3.0 / (both.distance[rows] + 1)
         assert max(worth, default=-np.inf) >= found.reward[b] - 1e-9
-        assert (np.diff(both.value[mine]) > 0).all() and (np.diff(both.distance[mine]) > 0).all()
+        assert (np.diff(both.value[rows]) > 0).all() and (np.diff(both.distance[rows]) > 0).all()
 
 
 @settings(max_examples=20, deadline=None)

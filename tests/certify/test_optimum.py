@@ -197,10 +197,10 @@ def test_tables_hold_what_the_world_does():
         assert tables.symbol[row] == mdp.symbols[s]
         for a in range(A):
             if a in mdp.usable(s):
-                assert ids[tables.following[row, a]] == mdp.next_state[s, a]
+                assert ids[tables.next_state[row, a]] == mdp.next_state[s, a]
                 assert tables.reward[row, a] == mdp.reward[s, a]
             else:
-                assert tables.following[row, a] == UNAVAILABLE
+                assert tables.next_state[row, a] == UNAVAILABLE
     np.testing.assert_allclose(tables.habit, np.asarray(link(mdp.probs[ids], A)), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(tables.states.id, ids)
 
@@ -214,7 +214,7 @@ def test_more_states_than_one_frontier_holds():
     env = TabularMDP(next_state, np.zeros((size, 2)), np.arange(size) == size - 1, 0, 20)
     tables = tabulate(Task(env, TablePolicy(np.full((size, 2), 0.5, np.float32))))
     assert sorted(tables.state_id) == list(range(size))
-    followed = tables.state_id[tables.following]
+    followed = tables.state_id[tables.next_state]
     np.testing.assert_array_equal(followed[~tables.ended], next_state[tables.state_id[~tables.ended]])
 
 

@@ -56,13 +56,13 @@ def after(env, symbols):
 
 
 def test_a_judge_on_the_host_gives_the_frontier_of_the_same_in_jax():
-    here, there = task_of(world()), task_of(world(Votes(jnp.asarray(VOTES))))
+    here, valid = task_of(world()), task_of(world(Votes(jnp.asarray(VOTES))))
     originals = here.env.paths([[2, 2, 0], [0], [3, 2]])
-    mine, theirs = (pprjax.frontier(task, originals, CONFIG, method="search") for task in (here, there))
+    rows, theirs = (pprjax.frontier(task, originals, CONFIG, method="search") for task in (here, valid))
     here.env.check()
-    assert len(mine.path) > 6 and mine.paths.to_lists() == theirs.paths.to_lists()
-    np.testing.assert_allclose(mine.value, theirs.value, rtol=1e-5)
-    np.testing.assert_allclose(mine.limit, theirs.limit, rtol=1e-5)
+    assert len(rows.path) > 6 and rows.paths.to_lists() == theirs.paths.to_lists()
+    np.testing.assert_allclose(rows.value, theirs.value, rtol=1e-5)
+    np.testing.assert_allclose(rows.limit, theirs.limit, rtol=1e-5)
 
 
 def test_it_reads_each_sequence_once_and_may_forget(monkeypatch):

@@ -31,7 +31,7 @@ ORIGINAL = Original(
     length=jnp.int32(4),
     actions=jnp.array([0, 1, 2, PAD, PAD]),
     followed=jnp.bool_(True),
-    reward_goal=jnp.zeros(()),
+    r_goal=jnp.zeros(()),
     goal=None,
 )
 BEST = jnp.array([2, 2, 0, 3, PAD])
@@ -271,7 +271,7 @@ def test_exploring_actions_have_the_frequencies_of_their_source(source):
     second = actions[actions[:, 0] == 0, 1]  # from state 1
     for state, taken in ((0, actions[:, 0]), (1, second)):
         seen = np.bincount(taken, minlength=A)
-        there = NEXT_STATE[state] >= 0
-        assert (seen[~there] == 0).all()
-        expected = weights[state, there] / weights[state].sum(dtype=float) * seen.sum()
-        assert scipy.stats.chisquare(seen[there], expected).pvalue > 1e-3
+        valid = NEXT_STATE[state] >= 0
+        assert (seen[~valid] == 0).all()
+        expected = weights[state, valid] / weights[state].sum(dtype=float) * seen.sum()
+        assert scipy.stats.chisquare(seen[valid], expected).pvalue > 1e-3

@@ -142,8 +142,8 @@ def test_the_td_error_is_its_formula(target, double):
     tuples = jax.tree.map(jnp.asarray, t)
     error = learner.td_error(net, params, target_params, tuples, config, scale=scale, penalty=penalty)
     for i in range(m):
-        following = (t.observation_t[i], t.position_t[i], t.time_tm1[i] + 1)
-        q, q_target = q_by_hand(params, *following), q_by_hand(target_params, *following)
+        next_state = (t.observation_t[i], t.position_t[i], t.time_tm1[i] + 1)
+        q, q_target = q_by_hand(params, *next_state), q_by_hand(target_params, *next_state)
         chosen = np.argmax(np.where(available[i], q if double else q_target, -np.inf))
         bootstrap = 0.0 if to_go[i] == 0 else gamma * q_target[chosen]
         fine = penalty * t.missed[i]
@@ -163,11 +163,11 @@ def test_an_iteration_keeps_the_k_best_and_counts_all(name):
     assert 0 < lanes[0].met.sum() < 32  # both kinds are among them
     for i in range(2):
         order = ranked(lanes[i])[:8]
-        at = slice(8 * i, 8 * (i + 1))
+        rows = slice(8 * i, 8 * (i + 1))
         ring = states[i + 1].best_replay
-        assert (ring.num_actions[at] == lanes[i].num_actions[np.array(order)]).all()
-        assert (ring.observations[at] == lanes[i].observations[np.array(order)]).all()
-        assert (ring.rewards[at] == lanes[i].rewards[np.array(order)]).all()
+        assert (ring.num_actions[rows] == lanes[i].num_actions[np.array(order)]).all()
+        assert (ring.observations[rows] == lanes[i].observations[np.array(order)]).all()
+        assert (ring.rewards[rows] == lanes[i].rewards[np.array(order)]).all()
     assert (states[2].best_replay.num_actions[16:] == 0).all()
     assert states[1].best.reward == lanes[0].reward[rank[0]]
     assert states[2].counts.sum() == lanes[0].num_actions.sum() + lanes[1].num_actions.sum()
@@ -190,9 +190,9 @@ def test_mixed_replay_holds_lanes_of_every_kind_and_plain_only_the_best():
     states, lanes = steps("mended", 2)
     for i in range(2):  # every fourth lane, another one each time
         ring = states[i + 1].other_replay
-        at = slice(8 * i, 8 * (i + 1))
-        assert (ring.rewards[at] == lanes[i].rewards[i::4]).all()
-        assert (ring.met[at] == lanes[i].met[i::4]).all()
+        rows = slice(8 * i, 8 * (i + 1))
+        assert (ring.rewards[rows] == lanes[i].rewards[i::4]).all()
+        assert (ring.met[rows] == lanes[i].met[i::4]).all()
     assert steps("plain")[0][1].other_replay is None
 
 

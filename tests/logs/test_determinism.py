@@ -88,7 +88,7 @@ def test_the_first_step_that_contradicts_a_deterministic_world_is_named(tmp_path
 
 
 def test_the_command_says_what_the_log_shows_and_what_would_certify(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(frames, "_learn", lambda answers, fitted, task, config, search, mine: None)
+    monkeypatch.setattr(frames, "_learn", lambda answers, fitted, task, config, search, rows: None)
     WALKS.write_csv(tmp_path / "log.csv")
     columns = ["recourse", str(tmp_path / "log.csv"), "--action", "action", "--goal", GOAL]
     assert main([*columns, "-o", str(tmp_path / "a.parquet")]) == 0

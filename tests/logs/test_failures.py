@@ -76,7 +76,7 @@ def test_a_path_that_fails_late_is_a_row_that_says_why(tmp_path, monkeypatch, la
 def asked(monkeypatch):
     """How many paths Algorithm 1 is asked for; it is not run."""
     sizes = []
-    monkeypatch.setattr(frames, "_learn", lambda answers, fitted, task, config, search, mine: sizes.append(len(mine)))
+    monkeypatch.setattr(frames, "_learn", lambda answers, fitted, task, config, search, rows: sizes.append(len(rows)))
     return sizes
 
 

@@ -51,12 +51,12 @@ def test_a_smoothing_is_judged_by_paths_that_it_was_not_counted_from():
     for m, likelihood in fitted.likelihoods.items():
         logs = []
         for agent, state, action in held:
-            there = {a: n for (s, a), n in all_agents.items() if s == state}
-            if action not in there:
+            valid = {a: n for (s, a), n in all_agents.items() if s == state}
+            if action not in valid:
                 continue
-            prior = (there[action] + 1 / len(there)) / (sum(there.values()) + 1)
-            mine = sum(own[agent, state, a] for a in there)
-            logs.append(np.log((own[agent, state, action] + m * prior) / (mine + m)))
+            prior = (valid[action] + 1 / len(valid)) / (sum(valid.values()) + 1)
+            rows = sum(own[agent, state, a] for a in valid)
+            logs.append(np.log((own[agent, state, action] + m * prior) / (rows + m)))
         assert likelihood == pytest.approx(np.mean(logs))
 
 

@@ -38,12 +38,12 @@ def test_the_rungs_of_a_path_are_its_frontier(folder):
         original = [number[state] for state in row["original"]]
         task = fitted.task(fitted.agents.tolist().index(row["agent"]), original[0])
         front = pprjax.frontier(task, pprjax.Paths.from_lists([original]), CONFIG)
-        mine = rungs.filter(agent=row["agent"], path=row["path"])
-        assert mine["distance"].to_list() == front.distance.tolist()
-        np.testing.assert_allclose(mine["value"], front.value, rtol=1e-5)
-        np.testing.assert_allclose(mine["reward_after"], front.scores.goal, rtol=1e-5)
-        assert mine["proved"].all()
-        for rung in mine.iter_rows(named=True):
+        rows = rungs.filter(agent=row["agent"], path=row["path"])
+        assert rows["distance"].to_list() == front.distance.tolist()
+        np.testing.assert_allclose(rows["value"], front.value, rtol=1e-5)
+        np.testing.assert_allclose(rows["reward_after"], front.scores.goal, rtol=1e-5)
+        assert rows["proved"].all()
+        for rung in rows.iter_rows(named=True):
             assert rung["distance"] == Levenshtein.distance(row["original"], rung["recourse"])
             assert rung["distance"] == sum(edit != "=" for edit in rung["edits"])
             assert len(rung["actions"]) == len(rung["recourse"]) - 1
@@ -106,12 +106,12 @@ def test_show_prints_the_ladder_and_what_the_agent_does(folder, capsys, monkeypa
     agent, path, _, distance = several.sort("len", "path").row(-1)
     assert main(["show", str(folder / "out.parquet"), "--path", path, "--agent", agent]) == 0
     shown = capsys.readouterr().out
-    mine = rungs.filter(agent=agent, path=path)
+    rows = rungs.filter(agent=agent, path=path)
     assert f"\npath {path} of agent {agent}: reached_goal, proved best\n" in f"\n{shown}"
     assert " mean log P " in shown and "R_goal" in shown
     lines = [line.split() for line in shown.partition("For each number of edits:")[2].splitlines()]
     told = [(line[0] == "→", int(line[line[0] == "→"])) for line in lines if line and line[line[0] == "→"].isdigit()]
-    assert told[:3] == [(d == distance, d) for d in mine["distance"].to_list()[:3]]
+    assert told[:3] == [(d == distance, d) for d in rows["distance"].to_list()[:3]]
     assert re.search(rf"After \w+, {agent} did (forth|back|door) \d+ of \d+ times?\.", shown)
 
 

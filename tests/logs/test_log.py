@@ -68,16 +68,16 @@ def test_counts_give_the_world_and_the_agents():
     next_state, reward = fitted.steps.next_state(), fitted.steps.table(fitted.steps.reward, 0.0)
     for i, room in enumerate(ROOMS):
         for action, step in (("forth", 1), ("back", -1)):
-            there = next_state[states.index(room), actions.index(action)]
+            valid = next_state[states.index(room), actions.index(action)]
             taken = WALKS.filter(state=room, action=action).height
-            assert there == (states.index(ROOMS[(i + step) % 5]) if taken else -1)
+            assert valid == (states.index(ROOMS[(i + step) % 5]) if taken else -1)
     assert reward[states.index("hall"), actions.index("door")] == 10.0
     assert fitted.terminal.tolist() == [s == "garden" for s in states]
     for number, agent in enumerate(fitted.agents.tolist()):
-        mine = fitted.steps.table(fitted.counts_of(number), 0)
+        rows = fitted.steps.table(fitted.counts_of(number), 0)
         for s, state in enumerate(states):
             for a, action in enumerate(actions):
-                assert mine[s, a] == WALKS.filter(agent=agent, state=state, action=action).height
+                assert rows[s, a] == WALKS.filter(agent=agent, state=state, action=action).height
         np.testing.assert_allclose(fitted.world_probs(number).sum(1), 1.0)
 
 
@@ -272,8 +272,8 @@ def test_the_drivers_are_recovered_from_their_own_logs():
                 q = np.array(
                     [probs[s, fitted.actions.tolist().index(a)] if a in fitted.actions else 0 for a in range(len(p))]
                 )
-                there = p > 0
-                kl += counts[s].sum() * (p[there] * np.log(p[there] / np.maximum(q[there], 1e-12))).sum()
+                valid = p > 0
+                kl += counts[s].sum() * (p[valid] * np.log(p[valid] / np.maximum(q[valid], 1e-12))).sum()
         assert kl / counts.sum() <= 0.05
 
 
@@ -282,7 +282,7 @@ def simulated(table, agent, num, rng):
     row, rows = np.zeros(num, int), []
     going = np.ones(num, bool)
     for step in range(28):
-        probs = np.where(table.following[row] >= 0, np.exp(table.log_prob[row]), 0.0)
+        probs = np.where(table.next_state[row] >= 0, np.exp(table.log_prob[row]), 0.0)
         ends = going & (table.ended[row] | (step == 27))
         acts = going & ~ends
         total = probs.cumsum(1)
@@ -293,7 +293,7 @@ def simulated(table, agent, num, rng):
         gone = pl.Series(ends)
         rows.append(here.with_columns(action=pl.when(~gone).then("action")).filter(pl.Series(acts | ends)))
         going = acts
-        row = np.where(acts, table.following[row, action], row)
+        row = np.where(acts, table.next_state[row, action], row)
     return pl.concat(rows)
 
 

@@ -33,9 +33,9 @@ def ways(costs, path, goal, left, most):
     if path[-1] == goal:
         yield path, 0.0
     elif left:
-        for (state, following), cost in costs.items():
+        for (state, next_state), cost in costs.items():
             if state == path[-1] and -cost <= most:
-                for way, rest in ways(costs, (*path, following), goal, left - 1, most):
+                for way, rest in ways(costs, (*path, next_state), goal, left - 1, most):
                     yield way, cost + rest
 
 
@@ -96,9 +96,9 @@ def test_a_learned_recourse_takes_no_dear_step():
         for row in found.iter_rows(named=True):
             probs = fitted.probs(fitted.agents.tolist().index(row["agent"]))
             for name, done in zip(row["recourse"], row["actions"], strict=False):
-                at = int(steps.numbers(np.array([state[name]]), np.array([action[done]]))[0])
+                rows = int(steps.numbers(np.array([state[name]]), np.array([action[done]]))[0])
                 favourite = probs[steps.state == state[name]].max()
-                assert np.log(favourite / probs[at]) <= MOST + 1e-4
+                assert np.log(favourite / probs[rows]) <= MOST + 1e-4
                 checked += 1
         assert checked > 5
 

@@ -188,8 +188,8 @@ def test_the_graph_of_a_log_answers_as_its_world_does(goal, rules, habit, own_st
     config = pprjax.Config(lambda_path=2.0, lambda_policy=0.3, habit=habit, own_steps=own_steps)
     found = recourse_frame(fitted, pl.concat(list(log.frames())), config).filter(pl.col("status") != "met")
     number = {name: i for i, name in enumerate(fitted.states.tolist())}
-    for agent, mine in found.group_by("agent"):
-        rows = mine.sort("path")[:8]
+    for agent, members in found.group_by("agent"):
+        rows = members.sort("path")[:8]
         originals = pprjax.Paths.from_lists([[number[s] for s in states] for states in rows["original"]])
         task = fitted.task(fitted.agents.tolist().index(agent[0]), number["attic"])
         best = pprjax.exact(task, originals, config)
@@ -213,8 +213,8 @@ def test_a_path_that_is_not_proved_says_how_much_better_another_may_be():
     assert set(found["method"]) == {"exact", "search"}
     assert ((gap == 0) == (found["method"].to_numpy() == "exact")).all()
     assert (reward <= optimum + 1e-6).all()
-    there = np.isfinite(reward)
-    assert (reward[there] + gap[there] * (reward[there] / (1 - gap[there])) >= optimum[there] - 1e-6).all()
+    valid = np.isfinite(reward)
+    assert (reward[valid] + gap[valid] * (reward[valid] / (1 - gap[valid])) >= optimum[valid] - 1e-6).all()
     strict = recourse_frame(fitted, paths, search=Search("exact", calls=30)).filter(pl.col("status") != "met")
     failed = (strict["status"] == "failed").to_numpy()
     assert (failed == (gap > 0)).all()

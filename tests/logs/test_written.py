@@ -62,10 +62,10 @@ def test_chunks_of_another_log_are_not_gone_on_with(tmp_path, monkeypatch):
     with pytest.raises(MemoryError):
         jobs.run(job(tmp_path))
     log = tmp_path / "log.csv"
-    there = log.stat()
+    valid = log.stat()
     changed = log.read_text().replace("attic", "attac")
     log.write_text(changed)
-    os.utime(log, ns=(there.st_atime_ns, there.st_mtime_ns + 1))
+    os.utime(log, ns=(valid.st_atime_ns, valid.st_mtime_ns + 1))
     with pytest.raises(ValueError, match="holds chunks of another log"):
         jobs.run(job(tmp_path))
     assert job(tmp_path).manifest.exists()  # and they are left there

@@ -26,7 +26,7 @@ def test_the_frontier_has_the_best_path_of_each_bin_and_proves_it(world):
     for i, original in enumerate(ORIGINALS):
         best = best_by_bin(np.array(original), *world, CONFIG.lambda_policy, front.limit.shape[1])
         below = np.append(-np.inf, np.maximum.accumulate(best)[:-1])
-        rows = front.path == i
+        rows = front.index == i
         np.testing.assert_array_equal(front.rung[rows], np.flatnonzero(best > below + 1e-5))
         np.testing.assert_allclose(front.value[rows], best[front.rung[rows]], atol=1e-5)
         np.testing.assert_allclose(front.bound[rows], front.value[rows], atol=1e-5)
@@ -46,18 +46,18 @@ def test_the_best_at_one_weight_is_proved_and_a_frontier_says_what_its_bins_may_
     scores = pprjax.score(task(*world), ORIGINALS, found.paths, config)
     worth = scores.goal + lambda_path * scores.path + config.lambda_policy * scores.r_policy
     np.testing.assert_allclose(found.reward, worth, rtol=1e-5)
-    at = pprjax.frontier(task(*world), ORIGINALS, config).at(lambda_path)
-    assert (at.reward <= np.array(best) + 1e-5).all() and (at.bound >= np.array(best) - 1e-5).all()
-    rung = at.scores.distance.astype(int)
-    assert (at.gap >= lambda_path / (rung + 1) - lambda_path / (at.scores.distance + 1) - 1e-5).all()
+    rows = pprjax.frontier(task(*world), ORIGINALS, config).at(lambda_path)
+    assert (rows.reward <= np.array(best) + 1e-5).all() and (rows.bound >= np.array(best) - 1e-5).all()
+    rung = rows.scores.distance.astype(int)
+    assert (rows.gap >= lambda_path / (rung + 1) - lambda_path / (rows.scores.distance + 1) - 1e-5).all()
 
 
 def test_within_a_bin_the_nearest_may_be_better_than_the_best():
     """What a search at one λ_path is for: a frontier keeps another path of the same bin."""
     config = CONFIG.replace(lambda_path=20.0)
     found = [pprjax.recourse(task(*world), ORIGINALS, config) for world in WORLDS]
-    at = [pprjax.frontier(task(*world), ORIGINALS, config).at(20.0) for world in WORLDS]
-    assert max((one.reward - other.reward).max() for one, other in zip(found, at, strict=True)) > 0.1
+    rows = [pprjax.frontier(task(*world), ORIGINALS, config).at(20.0) for world in WORLDS]
+    assert max((one.reward - other.reward).max() for one, other in zip(found, rows, strict=True)) > 0.1
 
 
 def test_a_beam_alone_never_claims_more_than_is_so():
@@ -151,9 +151,9 @@ def test_learning_keeps_the_best_of_each_bin():
 def test_several_recourses_are_apart_by_real_edits(method):
     options = dict(n_recourses=3, min_distance=2, method=method, key=jax.random.key(0))
     found = pprjax.recourse(task(*WORLDS[1]), ORIGINALS, LEARNED, **options)
-    assert (np.bincount(found.path) > 1).any()
+    assert (np.bincount(found.index) > 1).any()
     for i in range(len(ORIGINALS)):
-        paths = [np.array(found.paths.to_lists()[row]) for row in np.flatnonzero(found.path == i)]
+        paths = [np.array(found.paths.to_lists()[row]) for row in np.flatnonzero(found.index == i)]
         apart = [float(real_edits(a, b, SCALE)) for k, a in enumerate(paths) for b in paths[:k]]
         assert all(d >= 2 for d in apart)
         assert not apart or found.diversity[i] == pytest.approx(np.mean(apart), rel=1e-5)

@@ -331,8 +331,8 @@ def test_a_world_that_contradicts_itself_is_told():
     found = pprjax.frontier(task, task.env.paths(originals), config)
     for i, original in enumerate(originals):
         truth = np.maximum.accumulate(truth_of(task, original, config))
-        mine = found.path == i
-        np.testing.assert_allclose(found.value[mine], truth[found.distance[mine]], rtol=1e-4, atol=1e-4)
+        rows = found.index == i
+        np.testing.assert_allclose(found.value[rows], truth[found.distance[rows]], rtol=1e-4, atol=1e-4)
     for says, message in [
         ({"opinion": np.nan}, r"env.promise, policy.step: .*got NaN after a prefix of an edit of originals\[0\]"),
         ({"most": 0.25}, "env.goal_bound: 0.25 is not the most R_goal that may still come"),
@@ -354,10 +354,10 @@ def test_of_a_large_alphabet_the_children_that_may_be_kept_are_candidates():
     available = rng.random((3, num_actions)) < 0.9
     children = Children((), *map(jnp.asarray, (available, charged, charged, smallest, 1.0 + charged)))
     best = ladder.empty(task, Wanted(num_distances=L + 1))
-    edges, lost = beam._foremost(search, best, children, (children.charged, -children.charged), room)
+    edges, lost = beam._foremost(search, best, children, (children.r_policy, -children.r_policy), room)
     chosen = np.zeros_like(available)
-    chosen[np.asarray(edges.parent)[edges.there], np.asarray(edges.action)[edges.there]] = True
-    assert chosen.sum() == edges.there.sum() <= 3 * (2 * room + L + 1) and not (chosen & ~available).any()
+    chosen[np.asarray(edges.parent)[edges.valid], np.asarray(edges.action)[edges.valid]] = True
+    assert chosen.sum() == edges.valid.sum() <= 3 * (2 * room + L + 1) and not (chosen & ~available).any()
     for node in range(3):
         for m in range(L + 1):
             own = np.flatnonzero(available[node] & (smallest[node] == m))
@@ -376,7 +376,7 @@ def test_a_large_alphabet_is_not_sorted():
     search = Search(task, original, EVERY)
 
     def foremost(children):
-        return beam._foremost(search, best, children, (children.charged, -children.charged), 4)
+        return beam._foremost(search, best, children, (children.r_policy, -children.r_policy), 4)
 
     shape = jax.ShapeDtypeStruct((1, 3, 60), jnp.float32)
     whole, yes = jax.ShapeDtypeStruct(shape.shape, jnp.int32), jax.ShapeDtypeStruct(shape.shape, jnp.bool_)

@@ -46,12 +46,12 @@ def methods(env: GridWorld, originals: Paths, routes: pl.DataFrame) -> pl.DataFr
     frames = []
     for driver in DRIVERS:
         task, other = _task(env, driver), _task(env, other_driver(driver))
-        mine = routes.filter(driver=driver).sort("path")
+        rows = routes.filter(driver=driver).sort("path")
         bl1 = action_changes(task, originals, max_changes=int(max(originals.lengths)) - 1)
         found = {
-            "PPR": Paths.from_lists(mine["recourse"].to_list(), mine["actions"].to_list()),
+            "PPR": Paths.from_lists(rows["recourse"].to_list(), rows["actions"].to_list()),
             "BL1": bl1.paths,
-            "optimum": Paths.from_lists(mine["optimal"].to_list()),
+            "optimum": Paths.from_lists(rows["optimal"].to_list()),
         }
         for method, paths in found.items():
             own = score(task, originals, paths, PAPER)
@@ -126,14 +126,14 @@ def personalization(env: GridWorld, scores: pl.DataFrame) -> pl.DataFrame:
     """
     rows = []
     for driver, judging in itertools.product(DRIVERS, DRIVERS):
-        mine = scores.filter(driver=driver, method="PPR")
+        members = scores.filter(driver=driver, method="PPR")
         column = "s_policy" if driver == judging else "s_policy_other"
         rows.append(
             {
                 "recourse": driver,
                 "agent": judging,
-                "s_policy": float(mine[column].to_numpy().mean()),
-                "kl": divergence(_task(env, judging), mine["recourse"].to_list()),
+                "s_policy": float(members[column].to_numpy().mean()),
+                "kl": divergence(_task(env, judging), members["recourse"].to_list()),
             }
         )
     return pl.DataFrame(rows)

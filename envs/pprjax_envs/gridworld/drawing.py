@@ -127,8 +127,8 @@ def _draw_route(
     ax.plot(*line.T, color=color, linestyle=dashes, linewidth=2.4 * stroke, zorder=4, path_effects=halo,
             solid_joinstyle="round", dash_joinstyle="round", dash_capstyle="butt")  # fmt: skip
     for heading, arrow in HEADINGS.items():
-        at = middles[(headings == heading).all(-1)]
-        ax.scatter(*at.T, marker=arrow, s=46 * stroke**2, color=color, edgecolor="white", linewidth=0.8, zorder=5)
+        rows = middles[(headings == heading).all(-1)]
+        ax.scatter(*rows.T, marker=arrow, s=46 * stroke**2, color=color, edgecolor="white", linewidth=0.8, zorder=5)
     ends: dict[str, Any] = dict(linestyle="none", marker=marker, color=color, markeredgecolor="white", zorder=6)
     ax.plot(*line[-1], markersize=8 * stroke, **ends)
     return Line2D([], [], color=color, linestyle=dashes, linewidth=2.4, marker=marker, label=name,

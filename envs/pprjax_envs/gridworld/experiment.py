@@ -92,8 +92,8 @@ def missed(env: GridWorld, original: list[int]) -> str:
 
 def _passes(cells: np.ndarray, route: list[int], letter: str) -> bool:
     """Whether a route visits all cells of this letter; of the flag, any one."""
-    there = np.isin(np.flatnonzero(cells == letter), route)
-    return bool(there.any() if letter == "F" else there.all())
+    valid = np.isin(np.flatnonzero(cells == letter), route)
+    return bool(valid.any() if letter == "F" else valid.all())
 
 
 def published(config: Config, paper: Config) -> Config:

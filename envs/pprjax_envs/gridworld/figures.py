@@ -29,10 +29,10 @@ def routes(env: GridWorld, table: pl.DataFrame, *, edited: str = "recourse") -> 
     for ax in axes.flat[len(paths) :]:
         ax.remove()
     for ax, path in zip(axes.flat, paths, strict=False):
-        mine = {row["driver"]: row for row in table.filter(path=path).iter_rows(named=True)}
-        original = next(iter(mine.values()))["original"]
-        answers = {driver: row[edited] for driver, row in mine.items() if row[edited] is not None}
-        env.render(original, recourse=answers, title=f"route {path}: {_edits(mine, edited)}", ax=ax)
+        members = {row["driver"]: row for row in table.filter(path=path).iter_rows(named=True)}
+        original = next(iter(members.values()))["original"]
+        answers = {driver: row[edited] for driver, row in members.items() if row[edited] is not None}
+        env.render(original, recourse=answers, title=f"route {path}: {_edits(members, edited)}", ax=ax)
     return figure
 
 

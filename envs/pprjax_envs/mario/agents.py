@@ -220,10 +220,10 @@ def sharpened(
     for temperature in temperatures:
         policy = dataclasses.replace(policy, temperature=jnp.float32(temperature))
         ends = look(env.explorer, trials(env, policy, rng, warm=warm).nodes[-1])
-        there = int(reached(ends, int(env.default_params.goal_x)).sum())
-        if there > most:
-            best, most = policy, there
-        if there >= ENOUGH:
+        valid = int(reached(ends, int(env.default_params.goal_x)).sum())
+        if valid > most:
+            best, most = policy, valid
+        if valid >= ENOUGH:
             break
     env.check()
     return best
@@ -257,7 +257,7 @@ def _fitted(
     nodes, goal_x = env.explorer.nodes, int(env.default_params.goal_x)
     mask, beyond = taken_mask(nodes, taken), np.zeros(len(nodes.x))
     if trusted:
-        after = dict.fromkeys(int(nodes.following[step]) for step in taken)
+        after = dict.fromkeys(int(nodes.next_state[step]) for step in taken)
         leaves = np.array([node for node in after if not mask[node].any() and node != UNKNOWN], np.int64)
         beyond[leaves] = _in_blocks(nodes, leaves, lambda seen: _values(policy, seen).max(1))
     q = backed_up(nodes, mask, taste.of_nodes(nodes), beyond, goal_x=goal_x, gamma=training.gamma)
@@ -316,7 +316,7 @@ def planner(
     on the steps that were explored; where none was all actions are alike.
     """
     nodes, taste = world.nodes, Taste(_coin_reward(player), effort)
-    everything, nothing = nodes.following >= 0, np.zeros(world.num_states)
+    everything, nothing = nodes.next_state >= 0, np.zeros(world.num_states)
     q = backed_up(nodes, everything, taste.of_nodes(nodes), nothing, goal_x=world.goal_x, gamma=gamma)
     tried = q > -np.inf
     shown = jnp.asarray(np.where(tried, q, 0.0), jnp.float32)

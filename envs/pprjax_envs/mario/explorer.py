@@ -52,7 +52,7 @@ class Step(NamedTuple):
 class Nodes:
     """N nodes in the order in which they were found, node 0 the start; as many rows or more."""
 
-    following: np.ndarray  # int32[N, A], UNKNOWN where it was not tried
+    next_state: np.ndarray  # int32[N, A], UNKNOWN where it was not tried
     reward: np.ndarray  # float32[N, A]
     coins: np.ndarray  # int32[N, A]
     x: np.ndarray  # int32[N]
@@ -67,7 +67,7 @@ class Nodes:
     @classmethod
     def empty(cls, num_actions: int, num_features: int, size: int = 0) -> Nodes:
         return cls(
-            following=np.full((size, num_actions), UNKNOWN, np.int32),
+            next_state=np.full((size, num_actions), UNKNOWN, np.int32),
             reward=np.zeros((size, num_actions), np.float32),
             coins=np.zeros((size, num_actions), np.int32),
             x=np.zeros(size, np.int32),
@@ -90,8 +90,8 @@ class Nodes:
 
     def observations(self, nodes: Int[np.ndarray, " B"]) -> UInt8[np.ndarray, "B 3 84 84"]:
         """The last three pictures at each node, grey; before the start its own."""
-        shown, at = np.unique(self.stack(nodes), return_inverse=True)
-        return self.frames(shown)[at.reshape(-1, STACK)]
+        shown, rows = np.unique(self.stack(nodes), return_inverse=True)
+        return self.frames(shown)[rows.reshape(-1, STACK)]
 
     def stack(self, nodes: Int[np.ndarray, " B"]) -> Int[np.ndarray, "B 3"]:
         """The nodes whose pictures are observed at each node."""
@@ -177,10 +177,10 @@ class Explorer:
             self._used[nodes] = self._clock
             stays = (actions < 0) | (self._table.flags[nodes] & DONE > 0)
             taken = np.where(stays, 0, actions)
-            missing = ~stays & (self._table.following[nodes, taken] == UNKNOWN)
+            missing = ~stays & (self._table.next_state[nodes, taken] == UNKNOWN)
             if missing.any():
                 self._discover(np.unique(np.stack([nodes[missing], taken[missing]], 1), axis=0))
-            after = self._table.following[nodes, taken]
+            after = self._table.next_state[nodes, taken]
             failed = ~stays & (after == UNKNOWN)
             stays |= failed
             after = np.where(stays, nodes, after).astype(np.int32)
@@ -264,7 +264,7 @@ class Explorer:
         after = self._numbers.get(found.key)
         if after is None:
             after = self._add(found, node, action)
-        self._table.following[node, action] = after
+        self._table.next_state[node, action] = after
         self._table.reward[node, action] = found.reward
         self._table.coins[node, action] = found.coins
         self.played += 1
@@ -301,10 +301,10 @@ class Explorer:
             del self._snapshots[node]
 
     def _take(self, known: Nodes) -> None:
-        if known.following.shape[1] != self.num_actions or known.features.shape[1] != self.num_features:
+        if known.next_state.shape[1] != self.num_actions or known.features.shape[1] != self.num_features:
             raise UserError(
                 f"known: expected nodes with {self.num_actions} actions and {self.num_features} features, got "
-                f"{known.following.shape[1]} and {known.features.shape[1]}"
+                f"{known.next_state.shape[1]} and {known.features.shape[1]}"
             )
         if known.key[ROOT].tobytes() != self._root.key:
             raise UserError("known: expected nodes of the same game, got another start")

@@ -83,7 +83,7 @@ def check(training: Training) -> Training:
 
 def taken_mask(nodes: Nodes, taken: Iterable[tuple[int, int]]) -> Bool[np.ndarray, "N A"]:
     """Which steps were taken."""
-    mask = np.zeros(nodes.following.shape, bool)
+    mask = np.zeros(nodes.next_state.shape, bool)
     rows = np.array(list(taken), np.int64).reshape(-1, 2)
     mask[rows[:, 0], rows[:, 1]] = True
     return mask
@@ -105,13 +105,13 @@ def backed_up(
         beyond: V where nothing was taken.
     """
     ended = reached(nodes, goal_x) | (nodes.flags & DONE > 0)
-    known = taken & ~ended[:, None] & (nodes.following != UNKNOWN)
+    known = taken & ~ended[:, None] & (nodes.next_state != UNKNOWN)
     values, before = np.where(ended, 0.0, beyond), None
     leaf, leaves = values, ~known.any(1)
     q = np.where(known, 0.0, -np.inf)
     while before is None or np.abs(values - before).max() > 1e-3:
         before = values
-        q = np.where(known, reward + gamma * values[nodes.following], -np.inf)
+        q = np.where(known, reward + gamma * values[nodes.next_state], -np.inf)
         values = np.where(leaves, leaf, q.max(1))
     return q
 
@@ -131,8 +131,8 @@ def labels(nodes: Nodes, states: Int[np.ndarray, " M"], q: Float[np.ndarray, "N 
     """Q at these states, in this order."""
     shown, stack = states, None
     if nodes.pictures:
-        shown, at = np.unique(nodes.stack(states), return_inverse=True)
-        stack = at.reshape(-1, 3).astype(np.int32)
+        shown, rows = np.unique(nodes.stack(states), return_inverse=True)
+        stack = rows.reshape(-1, 3).astype(np.int32)
     known = q[states] > -np.inf
     return Labels(
         features=_padded(nodes.frames(shown) if nodes.pictures else nodes.features[shown]),
@@ -184,28 +184,28 @@ def _updated(
 
     def update(number, carry):
         params, optimizer = carry
-        at = jax.random.randint(jax.random.fold_in(key, number), (batch_size,), 0, known.count)
-        direction, optimizer = _ADAM.update(jax.grad(_loss)(params, network, known, at), optimizer)
+        rows = jax.random.randint(jax.random.fold_in(key, number), (batch_size,), 0, known.count)
+        direction, optimizer = _ADAM.update(jax.grad(_loss)(params, network, known, rows), optimizer)
         step = rate * (1.0 - 0.95 * number / num)
         return jax.tree.map(lambda p, u: p - step * u, params, direction), optimizer
 
     return update(first, carry) if last is None else jax.lax.fori_loop(first, last, update, carry)
 
 
-def _loss(params: Any, network: Any, known: Labels, at: Int[Array, " M"]) -> Float[Array, ""]:
+def _loss(params: Any, network: Any, known: Labels, rows: Int[Array, " M"]) -> Float[Array, ""]:
     """Mean Huber loss of Q where it is known; and of Q less the first action's, where both are."""
     zero = jnp.int32(0)
-    values = jax.vmap(lambda seen: network.apply(params, seen, zero, zero))(_observed(known, at))
-    there, wanted = known.known[at], known.value[at]
-    own = (optax.huber_loss(values, wanted) * there).sum() / there.sum()
-    both = there[:, 1:] & there[:, :1]
+    values = jax.vmap(lambda seen: network.apply(params, seen, zero, zero))(_observed(known, rows))
+    valid, wanted = known.known[rows], known.value[rows]
+    own = (optax.huber_loss(values, wanted) * valid).sum() / valid.sum()
+    both = valid[:, 1:] & valid[:, :1]
     gap, gap_wanted = values[:, 1:] - values[:, :1], wanted[:, 1:] - wanted[:, :1]
     beyond = (jnp.abs(gap_wanted) >= WIDEST) & (gap * jnp.sign(gap_wanted) >= WIDEST)
     between = optax.huber_loss(gap, jnp.clip(gap_wanted, -WIDEST, WIDEST)) * (both & ~beyond)
     return own + GAPS * between.sum() / jnp.maximum(both.sum(), 1)
 
 
-def _observed(known: Labels, at: Int[Array, " M"]) -> Float[Array, "M ..."]:
+def _observed(known: Labels, rows: Int[Array, " M"]) -> Float[Array, "M ..."]:
     if known.stack is None:
-        return known.features[at]
-    return known.features[known.stack[at]].astype(jnp.float32) / 255
+        return known.features[rows]
+    return known.features[known.stack[rows]].astype(jnp.float32) / 255

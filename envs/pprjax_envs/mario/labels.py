@@ -46,20 +46,20 @@ def frontier_of(
     nodes, past = world.nodes, reached(world.nodes, world.goal_x)
     weight = nodes.reward.astype(float) - lambda_policy * charges
     symbols = symbol(nodes.x, nodes.y, world.symbols)
-    leads = _leads(nodes.following, past)
+    leads = _leads(nodes.next_state, past)
     start = np.arange(len(original) + 1, dtype=np.int16)[None]
     layer = _Layer(np.array([ROOT]), np.zeros(1), append(start, original, symbols[[ROOT]], UNIT))
     back: list[tuple[np.ndarray, np.ndarray]] = []
     best: dict[int, tuple[float, int, int]] = {}
     for t in range(int(world.default_params.max_steps_in_episode)):
-        at, action = np.nonzero(leads[layer.node])
-        if not len(at):
+        rows, action = np.nonzero(leads[layer.node])
+        if not len(rows):
             break
-        node = nodes.following[layer.node[at], action]
-        value = layer.value[at] + weight[layer.node[at], action]
-        longer = _Layer(node, value, append(layer.column[at], original, symbols[node], UNIT))
+        node = nodes.next_state[layer.node[rows], action]
+        value = layer.value[rows] + weight[layer.node[rows], action]
+        longer = _Layer(node, value, append(layer.column[rows], original, symbols[node], UNIT))
         kept = _useful(longer)
-        back.append((at[kept], action[kept]))
+        back.append((rows[kept], action[kept]))
         layer = _Layer(*(x[kept] for x in longer))
         for i in np.flatnonzero(past[layer.node]).tolist():
             distance, worth = int(layer.column[i, -1]), float(layer.value[i])
@@ -73,13 +73,13 @@ def frontier_of(
     return rungs
 
 
-def _leads(following: Int[np.ndarray, "S A"], past: Bool[np.ndarray, " S"]) -> Bool[np.ndarray, "S A"]:
+def _leads(next_state: Int[np.ndarray, "S A"], past: Bool[np.ndarray, " S"]) -> Bool[np.ndarray, "S A"]:
     """Which steps the goal can be reached by, through what was explored."""
-    there, can, before = following != UNKNOWN, past, None
+    valid, can, before = next_state != UNKNOWN, past, None
     while before is None or (can != before).any():
         before = can
-        can = past | (there & can[following]).any(1)
-    return there & can[following] & ~past[:, None]
+        can = past | (valid & can[next_state]).any(1)
+    return valid & can[next_state] & ~past[:, None]
 
 
 def _useful(layer: _Layer) -> Int[np.ndarray, " K"]:
@@ -98,7 +98,7 @@ def _useful(layer: _Layer) -> Int[np.ndarray, " K"]:
 def _actions(back: list[tuple[np.ndarray, np.ndarray]], t: int, i: int) -> list[int]:
     """What was done on the way to label i of layer t."""
     actions = []
-    for at, action in reversed(back[: t + 1]):
+    for rows, action in reversed(back[: t + 1]):
         actions.append(int(action[i]))
-        i = int(at[i])
+        i = int(rows[i])
     return actions[::-1]

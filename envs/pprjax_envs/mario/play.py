@@ -121,8 +121,8 @@ def beams(
         taken |= dict.fromkeys((int(n), int(a)) for n, a in zip(nodes[playable], actions[playable], strict=True))
         root, earned, coins = (np.repeat(x, explorer.num_actions) for x in (front.root, front.earned, front.coins))
         earned, coins = earned + worth(after, actions), coins + after.coins
-        there = reached(after, goal_x)
-        finished = np.unique(root[there])
+        valid = reached(after, goal_x)
+        finished = np.unique(root[valid])
         cell = np.stack([root, after.x // CELL, after.y // CELL, (after.y - before.y) // 4, actions, coins], 1)
         alive = ~over(after, goal_x) & ~np.isin(root, finished) & playable
         candidates = np.flatnonzero(alive)
@@ -136,10 +136,10 @@ def _best(candidates: Int[np.ndarray, " M"], cell: np.ndarray, root: np.ndarray,
     """The first `width` candidates of each root, one a cell."""
     kept, cells, count = [], set(), dict[int, int]()
     for i in candidates.tolist():
-        at, whose = tuple(cell[i].tolist()), int(root[i])
-        if at not in cells and count.get(whose, 0) < width:
-            cells.add(at)
-            count[whose] = count.get(whose, 0) + 1
+        rows, index = tuple(cell[i].tolist()), int(root[i])
+        if rows not in cells and count.get(index, 0) < width:
+            cells.add(rows)
+            count[index] = count.get(index, 0) + 1
             kept.append(i)
     return kept
 

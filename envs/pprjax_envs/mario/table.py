@@ -63,16 +63,16 @@ class Play:
 
 def as_play(nodes: Nodes, way: Sequence[int], actions: Sequence[int], symbols: str) -> Play:
     """The actions along this way through the nodes, one node more than there are actions."""
-    at, taken = np.array(way), np.array(actions, int)
-    x, y = nodes.x[at], nodes.y[at]
+    rows, taken = np.array(way), np.array(actions, int)
+    x, y = nodes.x[rows], nodes.y[rows]
     return Play(
         actions=list(actions),
         symbols=symbol(x, y, symbols).tolist(),
         x=x,
         y=y,
-        coins=nodes.coins[at[:-1], taken],
-        reward=nodes.reward[at[:-1], taken],
-        dead=bool(nodes.flags[at[-1]] & DEAD),
+        coins=nodes.coins[rows[:-1], taken],
+        reward=nodes.reward[rows[:-1], taken],
+        dead=bool(nodes.flags[rows[-1]] & DEAD),
     )
 
 
@@ -87,7 +87,7 @@ def canonical(nodes: Nodes) -> tuple[Nodes, Int[np.ndarray, " N"]]:
     number[ROOT] = ROOT
     parent, parent_action = [UNKNOWN], [0]
     for node in order:  # grows meanwhile
-        for action, after in enumerate(nodes.following[node].tolist()):
+        for action, after in enumerate(nodes.next_state[node].tolist()):
             if after != UNKNOWN and number[after] == UNKNOWN:
                 number[after] = len(order)
                 order.append(after)
@@ -101,7 +101,7 @@ def canonical(nodes: Nodes) -> tuple[Nodes, Int[np.ndarray, " N"]]:
     own = renumbered(ordered.parent)
     return dataclasses.replace(
         ordered,
-        following=renumbered(ordered.following),
+        next_state=renumbered(ordered.next_state),
         parent=np.where(own == UNKNOWN, parent, own).astype(np.int32),
         parent_action=np.where(own == UNKNOWN, parent_action, ordered.parent_action).astype(np.int32),
         pictures=[nodes.pictures[i] for i in order] if nodes.pictures else [],
@@ -178,22 +178,22 @@ class MarioTable(TabularMDP):
         symbols: str = "tile",
     ):
         ended = reached(nodes, goal_x) | (nodes.flags & DONE > 0)
-        following = np.where(ended[:, None], UNKNOWN, nodes.following).astype(np.int32)
+        next_row = np.where(ended[:, None], UNKNOWN, nodes.next_state).astype(np.int32)
         self.goal_x, self.symbols = goal_x, symbols
-        self.nodes, _ = canonical(dataclasses.replace(nodes, following=following))
-        at = self.nodes
-        beyond = reached(at, goal_x)
+        self.nodes, _ = canonical(dataclasses.replace(nodes, next_state=next_row))
+        rows = self.nodes
+        beyond = reached(rows, goal_x)
         super().__init__(
-            next_state=at.following,
-            reward=at.reward + coin_reward * at.coins,
-            terminal=beyond | (at.flags & DONE > 0),
+            next_state=rows.next_state,
+            reward=rows.reward + coin_reward * rows.coins,
+            terminal=beyond | (rows.flags & DONE > 0),
             start=ROOT,
             max_steps=max_steps,
-            symbols=symbol(at.x, at.y, symbols),
+            symbols=symbol(rows.x, rows.y, symbols),
         )
         params = {field.name: getattr(self._params, field.name) for field in dataclasses.fields(TabularParams)}
         self._params: TableParams = TableParams(
-            **params, x=jnp.asarray(at.x), y=jnp.asarray(at.y), reached=jnp.asarray(beyond)
+            **params, x=jnp.asarray(rows.x), y=jnp.asarray(rows.y), reached=jnp.asarray(beyond)
         )
 
     def reached_goal(self, state: TabularState, params: TableParams) -> Bool[Array, ""]:
@@ -204,7 +204,7 @@ class MarioTable(TabularMDP):
         """These actions from the start on, until the path ends or comes to a step that was never tried."""
         way, taken = [ROOT], []
         for action in actions:
-            after = int(self.nodes.following[way[-1], action])
+            after = int(self.nodes.next_state[way[-1], action])
             if after == UNKNOWN:
                 break
             way.append(after)
@@ -221,8 +221,8 @@ class MarioTable(TabularMDP):
         Exact: the distribution over states is carried forward step by step. Steps that were never tried are left out,
         and the others keep their proportions.
         """
-        following = self.nodes.following
-        steps = np.where(following >= 0, probs, 0.0)
+        next_state = self.nodes.next_state
+        steps = np.where(next_state >= 0, probs, 0.0)
         total = steps.sum(1, keepdims=True)
         steps = np.divide(steps, total, out=np.zeros_like(steps), where=total > 0)
         visits, now = np.zeros(self.num_states), np.zeros(self.num_states)
@@ -230,10 +230,10 @@ class MarioTable(TabularMDP):
         for _ in range(int(self.default_params.max_steps_in_episode)):
             visits += now * (total[:, 0] > 0)
             moved = now[:, None] * steps
-            now = np.bincount(np.maximum(following, 0).ravel(), moved.ravel(), self.num_states)
+            now = np.bincount(np.maximum(next_state, 0).ravel(), moved.ravel(), self.num_states)
         return visits
 
 
-def reached(at: Any, goal_x: Any) -> Any:
+def reached(rows: Any, goal_x: Any) -> Any:
     """Alive beyond goal_x, or at the flag: of whatever has `flags` and `x`, nodes or a state, elementwise."""
-    return (at.flags & CLEARED > 0) | ((at.flags & DEAD == 0) & (at.x > goal_x))
+    return (rows.flags & CLEARED > 0) | ((rows.flags & DEAD == 0) & (rows.x > goal_x))

@@ -69,7 +69,7 @@ def _charges(
     if own_steps == "charged":
         return charges
     symbols = symbol(world.nodes.x, world.nodes.y, world.symbols)
-    taken = pairs(symbols[:, None], symbols[world.nodes.following])
+    taken = pairs(symbols[:, None], symbols[world.nodes.next_state])
     return np.where(np.isin(taken, pairs(original[:-1], original[1:])), 0.0, charges)
 
 

@@ -46,12 +46,12 @@ def _(axis_size: int, in_batched: Any, judge: Any, symbols: Array, length: Array
     """One batch of all; a judge for each is asked by itself."""
     of_judge, *batched = in_batched
     symbols, length, asked = (
-        x if there else jnp.broadcast_to(x, (axis_size, *x.shape))
-        for x, there in zip((symbols, length, asked), batched, strict=True)
+        x if valid else jnp.broadcast_to(x, (axis_size, *x.shape))
+        for x, valid in zip((symbols, length, asked), batched, strict=True)
     )
     if any(jax.tree.leaves(of_judge)):
         many = jax.tree.map(
-            lambda x, there: x if there else jnp.broadcast_to(x, (axis_size, *jnp.shape(x))), judge, of_judge
+            lambda x, valid: x if valid else jnp.broadcast_to(x, (axis_size, *jnp.shape(x))), judge, of_judge
         )
         return jax.lax.map(lambda row: _all_asked(*row), (many, symbols, length, asked)), True
     merged = [x.reshape(-1, *x.shape[2:]) for x in (symbols, length, asked)]

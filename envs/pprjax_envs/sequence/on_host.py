@@ -124,6 +124,6 @@ def _read(width: int, numbers: Any, symbols: Any, asked: Any) -> Float[np.ndarra
         judge = registered(number)
         if judge is None:
             raise ReferenceError("classifier: its OnHost is gone; keep the world as long as its parameters")
-        at = asked & (numbers == number)
-        read[at] = judge.read(symbols[at])
+        rows = asked & (numbers == number)
+        read[rows] = judge.read(symbols[rows])
     return read

@@ -175,11 +175,11 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
         asked = self._complete(longer) & ~full & self._is_sequence(state.time, carry, params)
         probs, takes = self._judged(params, carry, asked)
         longer = replace(longer, class_probs=probs, met=asked & takes[params.wanted])
-        following = jax.tree.map(lambda old, new: jnp.where(full, old, new), state, longer)
-        following = following.replace(time=state.time + 1)
-        terminated = self.is_terminated(following, params)
-        reward = jnp.where(asked, following.class_probs[params.wanted], 0.0)
-        return self.observe(key, following, action, params), following, reward, terminated, {}
+        next_state = jax.tree.map(lambda old, new: jnp.where(full, old, new), state, longer)
+        next_state = next_state.replace(time=state.time + 1)
+        terminated = self.is_terminated(next_state, params)
+        reward = jnp.where(asked, next_state.class_probs[params.wanted], 0.0)
+        return self.observe(key, next_state, action, params), next_state, reward, terminated, {}
 
     def _is_late(self, params: SequenceParams) -> bool:
         """Whether states hold the class probabilities of complete sequences only: others must be asked for."""
@@ -341,8 +341,8 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
                 raise UserError(f"{name}: expected {span} {self.length} symbols, got {len(row)}")
         outside = np.flatnonzero((row < 0) | (row >= self.num_symbols) | (row == self.end))
         if outside.size:
-            at, but = outside[0], "" if self.end is None else f" without {self.end}, the end"
-            raise UserError(f"{name}[{at}]: expected a symbol in [0, {self.num_symbols}){but}, got {row[at]}")
+            rows, but = outside[0], "" if self.end is None else f" without {self.end}, the end"
+            raise UserError(f"{name}[{rows}]: expected a symbol in [0, {self.num_symbols}){but}, got {row[rows]}")
         return row if self.end is None else np.append(row, self.end)
 
     def sequences(self, paths: Paths) -> Int[np.ndarray, "B L"]:

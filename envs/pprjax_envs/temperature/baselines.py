@@ -98,16 +98,16 @@ def _all_changes(classifier, wanted, sequences, allowed, max_changes: int, width
         return _Prefix(carry=carry, log_odds=value, symbols=prefix.symbols.at[place].set(symbol))
 
     def keep(prefixes: _Prefix):
-        _, at = jax.lax.top_k(prefixes.log_odds, width)
-        return jax.tree.map(lambda x: x[at], prefixes)
+        _, rows = jax.lax.top_k(prefixes.log_odds, width)
+        return jax.tree.map(lambda x: x[rows], prefixes)
 
     def one(sequence):
-        def place(prefixes: _Prefix, at):
+        def place(prefixes: _Prefix, rows):
             """Prefixes have leading axes [K + 1, width]."""
-            own = jax.vmap(jax.vmap(lambda p: grow(p, at, sequence[at], True)))(prefixes)
+            own = jax.vmap(jax.vmap(lambda p: grow(p, rows, sequence[rows], True)))(prefixes)
             symbols = jnp.arange(num_symbols)
-            may = allowed[at] & (symbols != sequence[at])
-            changed = jax.vmap(jax.vmap(lambda p: jax.vmap(lambda s, m: grow(p, at, s, m))(symbols, may)))(prefixes)
+            may = allowed[rows] & (symbols != sequence[rows])
+            changed = jax.vmap(jax.vmap(lambda p: jax.vmap(lambda s, m: grow(p, rows, s, m))(symbols, may)))(prefixes)
             changed = jax.tree.map(lambda x: x.reshape(max_changes + 1, -1, *x.shape[3:]), changed)
             none = jax.tree.map(lambda x: jnp.zeros_like(x[:1]), changed)
             none = none.replace(log_odds=jnp.full_like(none.log_odds, -jnp.inf))

@@ -37,11 +37,11 @@ def years(data: Data, table: pl.DataFrame, methods: Sequence[str], *, most: int 
         part.suptitle(f"{data.cities[1 - wanted]} edited to pass for {data.cities[wanted]}", fontsize=13)
         axes: Any = part.subplots(rows_each, columns, sharex=True, sharey=True, squeeze=False)
         for path, ax in enumerate(axes.flat):
-            mine = rows.filter(path=path)
-            if path >= num or not len(mine):
+            members = rows.filter(path=path)
+            if path >= num or not len(members):
                 ax.set_visible(False)
                 continue
-            _year(ax, data, mine, methods)
+            _year(ax, data, members, methods)
             ax.set_title(f"year {path}", fontsize=9)
         for ax in axes[:, 0]:
             ax.set_ylabel("°F")

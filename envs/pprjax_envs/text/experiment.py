@@ -75,7 +75,7 @@ def ladders(
         if aims:
             found = _searched(author, aims, config)
             frames.append(_rungs(found, aims, config.lambda_path).with_columns(author=pl.lit(author.name), place=place))
-            for i in np.setdiff1d(np.arange(len(aims)), found.path):
+            for i in np.setdiff1d(np.arange(len(aims)), found.index):
                 said = f"found no {aims[i].towards} rewriting of at most {max_words} words"
                 rejected.append(f"{aims[i].typed!r}: {said}")
     table = pl.concat(frames) if frames else pl.DataFrame()
@@ -129,18 +129,18 @@ def _searched(author: Author | LanguageModel, aims: Sequence[_Aim], config: Conf
 
 def _rungs(found: Frontier, aims: Sequence[_Aim], lambda_path: Any) -> pl.DataFrame:
     """The points of the frontiers of these sentences."""
-    scores, own = found.scores, [aims[i] for i in found.path]
+    scores, own = found.scores, [aims[i] for i in found.index]
     sentences = [texts(aim.task, aim.original)[0] for aim in aims]
     written = [texts(aim.task, found.paths[[k]])[0] for k, aim in enumerate(own)]
-    first = found.distance[np.searchsorted(found.path, found.path)]  # of each point's ladder
-    fewest = (first == 0) | np.isneginf(found.limit[found.path, np.maximum(first, 1) - 1])
+    first = found.distance[np.searchsorted(found.index, found.index)]  # of each point's ladder
+    fewest = (first == 0) | np.isneginf(found.limit[found.index, np.maximum(first, 1) - 1])
     return pl.DataFrame(
         {
-            "sentence": [sentences[i] for i in found.path],
+            "sentence": [sentences[i] for i in found.index],
             "recourse": written,
-            "edits": [_edits(sentences[i], [after])[0] for i, after in zip(found.path, written, strict=True)],
+            "edits": [_edits(sentences[i], [after])[0] for i, after in zip(found.index, written, strict=True)],
             "distance": found.distance,
-            "chosen": found.distance == found.at(lambda_path).scores.distance[found.path],
+            "chosen": found.distance == found.at(lambda_path).scores.distance[found.index],
             "fewest": fewest,
             "value": found.value,
             "bound": found.bound,

@@ -42,9 +42,9 @@ def test_a_picture_shows_the_map_and_every_route():
 
 def test_there_and_back_are_two_lines():
     (line,) = drawn(GridWorld(["S.F"]).render([0, 1, 0]))
-    there, back = line[0, 1], line[-1, 1]
-    assert there == -back
-    assert there > 0.1  # to the right of a taxi that goes right is down
+    valid, back = line[0, 1], line[-1, 1]
+    assert valid == -back
+    assert valid > 0.1  # to the right of a taxi that goes right is down
 
 
 def test_a_route_of_one_cell_and_one_that_waits_are_drawn():

@@ -190,9 +190,9 @@ def test_a_sampled_driver_arrives_within_the_horizon(driver):
             matrix[s, next_state[s, a]] += probs[s, a]
     matrix[terminal, terminal] = 1
     here = np.eye(env.num_states)[int(env.default_params.start)]
-    there = here @ np.linalg.matrix_power(matrix, env.default_params.max_steps_in_episode)
-    np.testing.assert_allclose(there.sum(), 1, rtol=1e-4)
-    assert there[terminal].sum() > 0.99
+    valid = here @ np.linalg.matrix_power(matrix, env.default_params.max_steps_in_episode)
+    np.testing.assert_allclose(valid.sum(), 1, rtol=1e-4)
+    assert valid[terminal].sum() > 0.99
 
 
 def test_the_two_drivers_take_different_roads_to_the_money_and_the_flag():

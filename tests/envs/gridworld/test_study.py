@@ -85,9 +85,9 @@ def test_claims_hold_where_the_tables_say_so(scores, lambdas):
     assert all(c["holds"] for name, c in found.items() if "lambda" in name or "λ" in name)
     own = {(row["recourse"], row["agent"]): row for row in comparison.personalization(ENV, scores).to_dicts()}
     for driver in DRIVERS:
-        mine, other = own[driver, driver], own[driver, comparison.other_driver(driver)]
-        assert mine["s_policy"] > other["s_policy"]
-        assert mine["kl"] < other["kl"]
+        rows, other = own[driver, driver], own[driver, comparison.other_driver(driver)]
+        assert rows["s_policy"] > other["s_policy"]
+        assert rows["kl"] < other["kl"]
 
 
 @pytest.mark.parametrize(

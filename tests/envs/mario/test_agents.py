@@ -26,9 +26,9 @@ def test_who_knows_the_game_by_heart_takes_all_coins_or_none(known, players):
     env, table = known
     for player, coins in (("seeker", len(COINS)), ("dodger", 0)):
         state, plan = 0, []
-        while table.nodes.following[state].max() >= 0:
+        while table.nodes.next_state[state].max() >= 0:
             plan.append(int(np.argmax(players[player].probs[state])))
-            state = table.nodes.following[state, plan[-1]]
+            state = table.nodes.next_state[state, plan[-1]]
         played = env.play(plan)
         assert (int(played.coins.sum()), played.dead) == (coins, False)
         assert played.x[-1] > GOAL_X
@@ -42,7 +42,7 @@ def scored(task, config, original):
         seen = simulate(Hopper(), plan)
         if seen[-1][0] <= GOAL_X:
             continue
-        way = list(itertools.accumulate(plan, lambda s, a: int(task.env.nodes.following[s, a]), initial=0))
+        way = list(itertools.accumulate(plan, lambda s, a: int(task.env.nodes.next_state[s, a]), initial=0))
         habits = sum(habit[state, action] for state, action in zip(way, plan, strict=False))
         values.append(sum(reward for *_, reward in seen) + config.lambda_policy * habits)
         x, y = task.env.nodes.x[way], task.env.nodes.y[way]
@@ -106,9 +106,9 @@ def test_players_are_trained_saved_and_read_back(tmp_path):
         probs = np.asarray(again.table(table).probs)
         np.testing.assert_allclose(probs.sum(1), 1, rtol=1e-5)
         state, plan = 0, []
-        while len(plan) < STEPS and table.nodes.following[state].max() >= 0:
-            plan.append(int(np.argmax(np.where(table.nodes.following[state] >= 0, probs[state], 0))))
-            state = table.nodes.following[state, plan[-1]]
+        while len(plan) < STEPS and table.nodes.next_state[state].max() >= 0:
+            plan.append(int(np.argmax(np.where(table.nodes.next_state[state] >= 0, probs[state], 0))))
+            state = table.nodes.next_state[state, plan[-1]]
         played = env.play(plan)
         assert (int(played.coins.sum()), played.dead) == (coins, False)
 
@@ -145,7 +145,7 @@ def test_a_player_who_sees_pictures_is_fitted_alike():
     taste = mario_agents.Taste(100.0, training.effort)
     nothing = np.zeros(len(nodes.x))
     q = fitted.backed_up(
-        nodes, nodes.following >= 0, taste.of_nodes(nodes), nothing, goal_x=GOAL_X, gamma=training.gamma
+        nodes, nodes.next_state >= 0, taste.of_nodes(nodes), nothing, goal_x=GOAL_X, gamma=training.gamma
     )
     states = np.flatnonzero((q > -np.inf).any(1))
     known = fitted.labels(nodes, states, q)

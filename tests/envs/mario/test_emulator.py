@@ -245,13 +245,13 @@ def test_snapshots_are_counted_at_what_they_take():
 def test_merged_states_go_on_alike(emulator, env):
     for play in games(10, 30, 1):
         env.play(play.tolist())
-    following = env.explorer.nodes.following
-    nodes, counts = np.unique(following[following >= 0], return_counts=True)
+    next_state = env.explorer.nodes.next_state
+    nodes, counts = np.unique(next_state[next_state >= 0], return_counts=True)
     merged = nodes[counts > 1][:6]
     assert merged.size
     for node in merged:
         futures = []
-        for before, action in np.argwhere(following == node)[:2]:
+        for before, action in np.argwhere(next_state == node)[:2]:
             way = [int(action)]
             while before > 0:
                 way.append(int(env.explorer.nodes.parent_action[before]))

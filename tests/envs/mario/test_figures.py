@@ -18,10 +18,10 @@ def test_jump_shares_are_means_over_all_games(known, players):
         for action in plan:
             way.append((state, chance))
             chance *= probs[state, action]
-            state = table.nodes.following[state, action]
-        for at, _ in way:  # a game counts with its own probability in each state on its way
-            weight[table.nodes.x[at] // 16] += chance
-            jumped[table.nodes.x[at] // 16] += chance * probs[at, 1]
+            state = table.nodes.next_state[state, action]
+        for rows, _ in way:  # a game counts with its own probability in each state on its way
+            weight[table.nodes.x[rows] // 16] += chance
+            jumped[table.nodes.x[rows] // 16] += chance * probs[rows, 1]
     share = mario_figures.jump_share(table, probs)
     np.testing.assert_allclose(share, (jumped / np.where(weight > 0, weight, np.nan))[: len(share)], rtol=1e-5)
 
@@ -63,7 +63,7 @@ def test_the_cross_entropy_of_a_path_is_the_mean_over_its_states(known, players)
     found = experiment.path_cross_entropy(table, players, plays)
     for recourse in ("seeker", "dodger"):
         actions = plays[recourse].actions
-        states = list(itertools.accumulate(actions, lambda s, a: int(table.nodes.following[s, a]), initial=0))[:-1]
+        states = list(itertools.accumulate(actions, lambda s, a: int(table.nodes.next_state[s, a]), initial=0))[:-1]
         for player, policy in players.items():
             probs = np.asarray(policy.probs)[states, actions]
             assert found[recourse][player] == pytest.approx(-np.log(probs).mean(), rel=1e-5)
@@ -72,14 +72,14 @@ def test_the_cross_entropy_of_a_path_is_the_mean_over_its_states(known, players)
 def test_the_kl_of_policies_is_the_mean_over_all_games(known, players):
     """Of each game that there is: its probability, and log P / Q of all that is done in it."""
     _, table = known
-    mine, other = (np.asarray(players[player].probs, float) for player in ("seeker", "dodger"))
+    rows, other = (np.asarray(players[player].probs, float) for player in ("seeker", "dodger"))
     chances, steps, divergence = 0.0, 0.0, 0.0
     for plan in all_plans():
-        way = list(itertools.accumulate(plan, lambda s, a: int(table.nodes.following[s, a]), initial=0))[:-1]
-        chance = mine[way, list(plan)].prod()
+        way = list(itertools.accumulate(plan, lambda s, a: int(table.nodes.next_state[s, a]), initial=0))[:-1]
+        chance = rows[way, list(plan)].prod()
         chances += chance
         steps += chance * len(plan)
-        divergence += chance * np.log(mine[way, list(plan)] / other[way, list(plan)]).sum()
+        divergence += chance * np.log(rows[way, list(plan)] / other[way, list(plan)]).sum()
     assert chances == pytest.approx(1)
     found = experiment.policy_kl(table, players)
     assert found["seeker"]["dodger"] == pytest.approx(divergence / steps, rel=1e-4)

@@ -52,8 +52,8 @@ def test_a_step_is_what_the_game_does(steps_of, memory):
         assert (status == 0).all()
         for lane, plan in enumerate(actions):
             seen = simulate(Hopper(), plan)
-            end = next((i for i, (at, *_) in enumerate(seen) if at > GOAL_X), len(seen) - 1)
-            assert x[lane, : end + 1].tolist() == [at for at, *_ in seen[: end + 1]]
+            end = next((i for i, (rows, *_) in enumerate(seen) if rows > GOAL_X), len(seen) - 1)
+            assert x[lane, : end + 1].tolist() == [rows for rows, *_ in seen[: end + 1]]
             assert reward[lane, : end + 1].tolist() == [earned for *_, earned in seen[: end + 1]]
             assert terminated[lane, end:].tolist() == [x[lane, end] > GOAL_X or len(seen) < 13] * (13 - end)
             assert (x[lane, end:] == x[lane, end]).all()
@@ -169,9 +169,9 @@ def test_a_table_is_the_world_that_was_explored(known, steps_of):
 
         return jax.lax.scan(step, table.reset_env(jax.random.key(0), params)[1], plan)[1]
 
-    there = jax.tree.map(np.asarray, run(jnp.asarray(actions)))
-    for mine, its in zip((x, reward, terminated, x > GOAL_X, symbol), there, strict=True):
-        np.testing.assert_array_equal(mine, its)
+    valid = jax.tree.map(np.asarray, run(jnp.asarray(actions)))
+    for rows, its in zip((x, reward, terminated, x > GOAL_X, symbol), valid, strict=True):
+        np.testing.assert_array_equal(rows, its)
 
 
 def test_in_a_table_a_step_that_was_never_tried_is_not_available():
@@ -179,7 +179,7 @@ def test_in_a_table_a_step_that_was_never_tried_is_not_available():
     env.play([0, 1, 0])
     table = env.explored()
     assert table.num_states == 4
-    assert table.nodes.following.tolist() == [[1, -1], [-1, 2], [3, -1], [-1, -1]]
+    assert table.nodes.next_state.tolist() == [[1, -1], [-1, 2], [3, -1], [-1, -1]]
     assert table.play([0, 1, 0, 0, 0]).actions == [0, 1, 0]
 
 
@@ -193,7 +193,7 @@ def test_rewards_of_a_table_have_the_coins_on_top(known):
     state, earned = 0, 0.0
     for action in plan:
         earned += rows[state, action]
-        state = table.nodes.following[state, action]
+        state = table.nodes.next_state[state, action]
     assert earned == played.reward.sum() + 14
 
 

@@ -33,7 +33,7 @@ def best_of_a_table(env, taken):
     def best(node):
         if reached[node]:
             return 0.0
-        ways = [(a, int(nodes.following[node, a])) for a in range(2) if (node, a) in taken]
+        ways = [(a, int(nodes.next_state[node, a])) for a in range(2) if (node, a) in taken]
         return max((nodes.reward[node, a] + 7.0 * nodes.coins[node, a] - a + best(n) for a, n in ways), default=-np.inf)
 
     return best(0)
@@ -100,7 +100,7 @@ def test_what_steps_are_worth_is_backed_up_from_their_ends(known):
     nodes, gamma = env.explorer.nodes, 0.9
     taste = mario_agents.Taste(coin=7.0, effort=1.0)
     beyond = np.full(len(nodes.x), 50.0)
-    taken = nodes.following >= 0
+    taken = nodes.next_state >= 0
     ended = mario_table.reached(nodes, GOAL_X) | (nodes.flags & mario_explorer.DONE > 0)
     cut = int(np.flatnonzero((nodes.x == 128) & ~ended)[0])
     taken[cut] = False
@@ -108,7 +108,7 @@ def test_what_steps_are_worth_is_backed_up_from_their_ends(known):
     assert (q[cut] == -np.inf).all() and (q[ended] == -np.inf).all()
     best = np.full(q.shape, -np.inf)
     for plan in all_plans():
-        way = list(itertools.accumulate(plan, lambda s, a: int(nodes.following[s, a]), initial=0))
+        way = list(itertools.accumulate(plan, lambda s, a: int(nodes.next_state[s, a]), initial=0))
         value = 0.0
         for node, action in reversed(list(zip(way[:-1], plan, strict=True))):
             if node == cut:
@@ -203,7 +203,7 @@ def every_way(table, charges, original, lambda_policy, own_steps="charged"):
         played = table.play(plan)
         if len(played.actions) < len(plan) or played.x[-1] <= GOAL_X:
             continue
-        way = list(itertools.accumulate(plan, lambda s, a: int(table.nodes.following[s, a]), initial=0))
+        way = list(itertools.accumulate(plan, lambda s, a: int(table.nodes.next_state[s, a]), initial=0))
         paid = charges[way[:-1], list(plan)]
         if own_steps == "free":
             own = set(itertools.pairwise(original.symbols))

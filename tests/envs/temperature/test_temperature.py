@@ -104,9 +104,9 @@ def test_the_models_tell_the_cities_apart_and_like_real_years(data, models):
 
 
 def test_both_directions_share_one_world(data, models):
-    there, back = (temperature.task(data, models, wanted).env for wanted in (1, 0))
-    assert there == back
-    assert hash(there) == hash(back)
+    valid, back = (temperature.task(data, models, wanted).env for wanted in (1, 0))
+    assert valid == back
+    assert hash(valid) == hash(back)
 
 
 def test_weights_are_read_back_and_made_anew_where_they_are_spoilt(tmp_path):

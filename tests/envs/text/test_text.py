@@ -56,7 +56,7 @@ def test_the_frontier_is_the_best_of_all_sentences(seed, towards, habit):
         value = np.where(met, scores.goal + 0.3 * scores.r_policy, -np.inf)
         best = [value[scores.distance <= e].max(initial=-np.inf) for e in range(4)]
         known = np.full(4, -np.inf)
-        known[found.distance[found.path == i]] = found.value[found.path == i]
+        known[found.distance[found.index == i]] = found.value[found.index == i]
         np.testing.assert_allclose(np.maximum.accumulate(known), best, rtol=1e-4, atol=1e-5)
     for lambda_path in (0.1, 3.0):
         one = pprjax.recourse(task, originals, config.replace(lambda_path=lambda_path), calls=0)
@@ -154,7 +154,7 @@ def test_worlds_of_one_size_share_a_program_and_keep_their_own_model_and_judge()
     originals = text.paths(one, ["aca", "bcb", "aca"])
     found = pprjax.frontier(pprjax.stack([one, other, one]), originals, CONFIG, calls=0)
     for i, (task, judge) in enumerate(zip((one, other, one), (Likes(), Dislikes(), Likes()), strict=True)):
-        own = found.paths[np.flatnonzero(found.path == i)]
+        own = found.paths[np.flatnonzero(found.index == i)]
         alone = pprjax.frontier(task, originals[[i]], CONFIG, calls=0)
         assert own.to_lists() == alone.paths.to_lists()
         np.testing.assert_allclose(alone.scores.goal, judge(text.texts(task, alone.paths)), rtol=1e-6)

@@ -33,14 +33,14 @@ def test_log_probs_of_all_sentences_of_a_language_sum_to_one(author):
 def test_rows_hold_every_sentence_once_and_apart(sentences):
     rows = training.pack([np.array(s, np.int32) for s in sentences], 99)
     found = []
-    for tokens, following, places, numbers in zip(
-        rows.tokens, rows.following, rows.places, rows.sentences, strict=True
+    for tokens, next_state, places, numbers in zip(
+        rows.tokens, rows.next_state, rows.places, rows.sentences, strict=True
     ):
         for number in range(numbers.max() + 1):
-            at = numbers == number
-            found.append((tokens[at].tolist(), following[at].tolist()))
-            assert places[at].tolist() == list(range(at.sum()))
-        assert (following[numbers < 0] == -1).all()
+            index = numbers == number
+            found.append((tokens[index].tolist(), next_state[index].tolist()))
+            assert places[index].tolist() == list(range(index.sum()))
+        assert (next_state[numbers < 0] == -1).all()
     expected = [([99, *s][:64], [*s, text_corpus.END][:64]) for s in sentences]
     assert found == expected
 
