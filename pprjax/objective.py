@@ -10,7 +10,6 @@ import numpy as np
 from flax import struct
 from jaxtyping import Int
 
-from pprjax.constraints import Constraints
 from pprjax.edit_distance import Costs, EditCosts, RealCosts
 from pprjax.errors import UserError
 from pprjax.reward import Habit, OwnSteps, closeness, total
@@ -64,12 +63,16 @@ class Objective:
         return total(r_goal, closeness(distance), r_policy, **weights)
 
 
-def check_own_steps(objective: Objective, constraints: Constraints | None = None) -> None:
-    """Raise a ValueError where own steps are to be free of a habit that pays, or of one that may forbid them."""
-    if objective.own_steps == "free" and constraints is not None and constraints.max_regret is not None:
+def check_own_steps(objective: Objective, limits: Any = None) -> None:
+    """Raise a ValueError where own steps are to be free of a habit that pays, or of a limit that may forbid them.
+
+    Args:
+        limits: what has the `max_regret` of a task's constraints; None: nothing is forbidden.
+    """
+    if objective.own_steps == "free" and limits is not None and limits.max_regret is not None:
         raise UserError(
-            'own_steps: "free" lets a path keep whatever the original did, but constraints.max_regret forbids some of '
-            'it; expected own_steps "charged" with it'
+            'own_steps, max_regret: "free", the default for logs, lets a path keep whatever the original did, but '
+            'max_regret forbids some of it; expected own_steps "charged" with it (--own-steps charged)'
         )
     if objective.own_steps == "free" and objective.habit == "link":
         raise UserError(

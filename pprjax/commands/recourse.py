@@ -20,11 +20,12 @@ from pprjax.logs.answers import count_met
 from pprjax.logs.chunks import CHUNK, Fitting, Job
 from pprjax.logs.columns import Columns
 from pprjax.logs.fitted import Fitted
-from pprjax.logs.frames import LOG_CONFIG, Search, check, check_regret
+from pprjax.logs.frames import LOG_CONFIG, Search, check
 from pprjax.logs.log import Log, placed
 from pprjax.logs.read import read_log
 from pprjax.logs.sources import ending
 from pprjax.logs.words import counted
+from pprjax.objective import check_own_steps
 
 FIRST = 5
 """Bad rows that a dry run shows."""
@@ -92,7 +93,7 @@ def main(
     """
     started = time.perf_counter()
     check_config(config, 1)  # before minutes of reading
-    check_regret(fitting.max_regret, config)
+    check_own_steps(config.objective, fitting)
     if dry_run:
         found = read_log(log, columns, strict=strict)
         print(_read(found))

@@ -24,7 +24,7 @@ from pprjax.logs.answers import RELIABILITY, Answers, Originals
 from pprjax.logs.fitted import Fitted
 from pprjax.logs.graphs import Skeleton, affordable, graph, skeleton
 from pprjax.logs.log import Log
-from pprjax.objective import Objective
+from pprjax.objective import Objective, check_own_steps
 from pprjax.paths import Paths
 from pprjax.progress import progress_bar
 from pprjax.result import Frontier, Recourse
@@ -170,7 +170,7 @@ def check(fitted: Fitted, config: Config, search: Search) -> None:
     check_config(config, 1)
     if config.distance != "edit":
         raise UserError(f'distance: the paths of a log differ in length, so expected "edit", got {config.distance!r}')
-    check_regret(fitted.max_regret, config)
+    check_own_steps(config.objective, fitted)
     if search.noise == "observed":
         fitted.check_noise()
     if search.method not in ("exact", "search"):
@@ -182,15 +182,6 @@ def check(fitted: Fitted, config: Config, search: Search) -> None:
         raise UserError(
             f"method: a log can't show that its world is deterministic; for {search.method}, say so: --deterministic, "
             "or deterministic=True in fit_log"
-        )
-
-
-def check_regret(max_regret: float | None, config: Config) -> None:
-    """Raise a ValueError where own steps are free and a step may not cost too much."""
-    if max_regret is not None and config.own_steps == "free":
-        raise UserError(
-            'max_regret, own_steps: with own_steps "free", the default for logs, a path may keep whatever it did, but '
-            'max_regret forbids some of it; expected own_steps "charged" with it (--own-steps charged)'
         )
 
 

@@ -104,7 +104,7 @@ def test_a_learned_recourse_takes_no_dear_step():
 
 
 def test_free_own_steps_and_a_bound_are_an_error_that_names_both(tmp_path, capsys):
-    said = 'max_regret, own_steps: with own_steps "free", the default for logs, .* expected own_steps "charged" with it'
+    said = 'own_steps, max_regret: "free", the default for logs, .* expected own_steps "charged" with it'
     fitted = fit_log(LOG, "state=garden", max_regret=MOST)
     with pytest.raises(pprjax.UserError, match=said):
         pprjax.recourse_log(fitted, LOG)
