@@ -19,7 +19,7 @@ from pprjax.errors import UserError
 from pprjax.learn.networks import QNetwork
 from pprjax.policy import Carry, TablePolicy, softmax
 from pprjax_envs import weights
-from pprjax_envs.mario.explorer import ROOT, UNKNOWN, Explorer, Nodes, Step
+from pprjax_envs.mario.explorer import DONE, ROOT, UNKNOWN, Explorer, Nodes, Step
 from pprjax_envs.mario.fitted import PIXELS, SCALE, Training, backed_up, check, fit, labels, taken_mask
 from pprjax_envs.mario.play import Games, beams, failures, games, look
 from pprjax_envs.mario.table import MarioTable, reached
@@ -31,8 +31,11 @@ COIN_REWARDS = {"seeker": 100.0, "dodger": -100.0}
 JUMP = 1
 """The action that holds A."""
 
-TRIALS, ENOUGH = 20, 18
+TRIALS, ENOUGH = 20, 16
 """Games that try a temperature, and how many of them have to get beyond the goal alive."""
+
+SHARP = 0.25
+"""The entropy of P_A in these games at most, as a share of that of an even choice."""
 
 BACK = (2, 8, 20)
 """Steps before a failure from which a player looks for what would have been better."""
@@ -211,22 +214,38 @@ def sharpened(
     *,
     warm: int = Training.warm,
 ) -> NetworkPolicy:
-    """The policy at the first of these temperatures at which `ENOUGH` of `TRIALS` games get beyond the goal alive.
+    """The policy at the softest of these temperatures at which it gets through and has made up its mind.
 
-    From the highest on, a player is then as free as it can be without dying of it. Where none is enough, the one with
-    the most such games.
+    Both are asked of `TRIALS` games: `ENOUGH` of them get beyond the goal alive, and the mean entropy of P_A, over the
+    states that they act in, is at most `SHARP` of an even choice's. Where none does both, of those that have made up
+    their mind the one with the most such games, of equals the softest; where none has, of all.
+
+    Args:
+        temperatures: in the order in which they are tried, from the highest on.
     """
-    best, most = policy, -1
+    best, most = policy, (False, -1)
     for temperature in temperatures:
         policy = dataclasses.replace(policy, temperature=jnp.float32(temperature))
-        ends = look(env.explorer, trials(env, policy, rng, warm=warm).nodes[-1])
-        valid = int(reached(ends, int(env.default_params.goal_x)).sum())
-        if valid > most:
-            best, most = policy, valid
-        if valid >= ENOUGH:
+        played = trials(env, policy, rng, warm=warm)
+        valid = int(reached(look(env.explorer, played.nodes[-1]), int(env.default_params.goal_x)).sum())
+        sharp = mean_entropy(acted(env, policy, played)) <= SHARP * np.log(env.num_actions)
+        if (sharp, valid) > most:
+            best, most = policy, (sharp, valid)
+        if sharp and valid >= ENOUGH:
             break
     env.check()
     return best
+
+
+def acted(env: MarioEnv, policy: NetworkPolicy, played: Games) -> Float[np.ndarray, "M A"]:
+    """P_A in the states that these games act in, each as often as they do."""
+    charges = policy.charges(env.explorer.nodes, played.nodes[:-1][played.actions >= 0])
+    return np.exp(-charges) / np.exp(-charges).sum(1, keepdims=True)
+
+
+def mean_entropy(probs: Float[np.ndarray, "M A"]) -> float:
+    """In nats."""
+    return float(-(probs * np.log(probs)).sum(1).mean())
 
 
 def _roots(explorer: Explorer, played: Games, goal_x: int, num: int, rng: np.random.Generator) -> np.ndarray:
@@ -252,15 +271,18 @@ def _fitted(
     """The policy after updates on all steps taken.
 
     Args:
-        trusted: where nothing was taken the network says what is to come; else it is nothing.
+        trusted: where nothing was taken the network says what is to come, less its doubt; else it is nothing. What it
+            says itself of such steps it does not learn again.
     """
     nodes, goal_x = env.explorer.nodes, int(env.default_params.goal_x)
-    mask, beyond = taken_mask(nodes, taken), np.zeros(len(nodes.x))
+    mask, beyond, leaves = taken_mask(nodes, taken), np.zeros(len(nodes.x)), np.zeros(0, np.int64)
     if trusted:
         after = dict.fromkeys(int(nodes.next_state[step]) for step in taken)
-        leaves = np.array([node for node in after if not mask[node].any() and node != UNKNOWN], np.int64)
-        beyond[leaves] = _in_blocks(nodes, leaves, lambda seen: _values(policy, seen).max(1))
+        ended = reached(nodes, goal_x) | (nodes.flags & DONE > 0)
+        leaves = np.array([n for n in after if n != UNKNOWN and not (mask[n].any() or ended[n])], np.int64)
+        beyond[leaves] = _in_blocks(nodes, leaves, lambda seen: _values(policy, seen).max(1)) - training.doubt
     q = backed_up(nodes, mask, taste.of_nodes(nodes), beyond, goal_x=goal_x, gamma=training.gamma)
+    q[np.isin(nodes.next_state, leaves)] = -np.inf  # else its errors there are what it is taught
     states = np.array(list(dict.fromkeys(node for node, _ in taken)), np.int64)
     known = labels(nodes, states[(q[states] > -np.inf).any(1)], q)
     return dataclasses.replace(policy, params=fit(policy.network, policy.params, known, training, key, final=final))

@@ -13,7 +13,7 @@ from pprjax.errors import UserError
 from pprjax.paths import Paths
 from pprjax.policy import Policy, TablePolicy
 from pprjax.reward import OwnSteps
-from pprjax_envs.mario.agents import NetworkPolicy, trials
+from pprjax_envs.mario.agents import NetworkPolicy, acted, mean_entropy, trials
 from pprjax_envs.mario.emulator import Game
 from pprjax_envs.mario.labels import Rung
 from pprjax_envs.mario.play import look
@@ -171,19 +171,17 @@ def player_facts(env: MarioEnv, player: NetworkPolicy, *, seed: int, beyond: int
     played = trials(env, player, np.random.default_rng(seed))
     env.check()
     taken = played.actions >= 0
-    nodes, actions = played.nodes[:-1][taken], played.actions[taken]
-    everything = env.explorer.nodes
-    charges = player.charges(everything, nodes)
-    probs = np.exp(-charges) / np.exp(-charges).sum(1, keepdims=True)
+    coins = env.explorer.nodes.coins[played.nodes[:-1][taken], played.actions[taken]]
+    probs = acted(env, player, played)
     ends = look(env.explorer, played.nodes[-1])
     num = played.nodes.shape[1]
     return {
         "games": num,
         "alive_beyond": int(reached(ends, beyond).sum()),
         "beyond": beyond,
-        "coins": float(everything.coins[nodes, actions].sum() / num),
+        "coins": float(coins.sum() / num),
         "steps": float(taken.sum() / num),
-        "entropy": float(-(probs * np.log(probs)).sum(1).mean()),
+        "entropy": mean_entropy(probs),
         "jumps": float(probs[:, 1].mean()),
         "temperature": float(player.temperature),
     }

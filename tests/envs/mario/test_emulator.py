@@ -353,7 +353,7 @@ def test_the_whole_experiment_holds_what_the_paper_says(tmp_path):
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     for player, facts in summary["players"].items():
         assert facts["alive_beyond"] > facts["games"] / 2
-        assert facts["entropy"] < 0.35, player  # half of an even one
+        assert facts["entropy"] < 0.2, player  # of 0.69 nats; the rule asks for a quarter of them, in other games
     assert summary["players"]["seeker"]["coins"] > summary["players"]["dodger"]["coins"] + 1
     rows = pl.read_parquet(tmp_path / "out" / "recourse.parquet")
     for name, original in mario.ORIGINALS.items():

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 
+import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
@@ -125,7 +126,7 @@ def test_every_setting_of_the_training_changes_the_player(known):
     _, table = known
     changes = dict(
         rounds=1, num_paths=3, warm=0, first_width=1, beams=1, width=1, depth=2, updates=200, batch_size=32, gamma=0.5,
-        learning_rate=1e-3, effort=9.0, temperature=9.0, temperatures=(9.0,), slip=0.3, units=32, layers=1,
+        learning_rate=1e-3, effort=9.0, doubt=0.0, temperature=9.0, temperatures=(9.0,), slip=0.3, units=32, layers=1,
     )  # fmt: skip
     assert set(changes) == {field.name for field in dataclasses.fields(fitted.Training)}
 
@@ -139,17 +140,100 @@ def test_every_setting_of_the_training_changes_the_player(known):
         assert np.abs(probs(**{name: value}) - usual).max() > 1e-4, name
 
 
-def test_the_temperature_is_the_first_at_which_games_survive(known):
-    env, _ = known
-    policy = mario_agents.train(env, "dodger", TRAINING)
+class Margins:
+    """In place of a network: by how much walking is better than jumping, for each x that the small game has."""
 
-    def chosen(*temperatures, warm=0):
-        rng = np.random.default_rng(0)
-        return float(mario_agents.sharpened(env, policy, temperatures, rng, warm=warm).temperature)
+    num_actions = 2
 
-    assert chosen(1e4, 0.1, 0.05) == pytest.approx(0.1)
-    assert chosen(0.1, warm=7) == pytest.approx(0.1)  # none is enough: the best of them
-    assert chosen(1e4, 1e3) in (1e4, 1e3)
+    def apply(self, params, observation, position, time):
+        margin = params @ observation[:16]
+        return fitted.SCALE * jnp.stack([margin, 0 * margin])
+
+
+def margins(env, **rows):
+    """A player who would rather walk by 1, but by other margins at these x: x48=100 walks there."""
+    params = np.ones(16, np.float32)
+    for where, margin in rows.items():
+        params[int(where[1:]) // 16] = margin
+    return mario_agents.NetworkPolicy(jnp.asarray(params), jnp.float32(1.0), jnp.float32(0.02), env, Margins())
+
+
+SURE = dict(x48=100.0, x80=-100.0)  # jumps over the pit, which who is still in the air can't
+
+
+@pytest.mark.parametrize(
+    ("player", "temperatures", "chosen"),
+    [
+        (SURE, (1e4, 1.0, 0.25, 0.1), 0.25),  # falls, then dithers; and is no sharper than it need be
+        (SURE, (0.1, 0.05), 0.1),
+        (SURE | dict(x80=-0.2), (0.25, 0.02), 0.02),  # has made up its mind but at the edge, and falls
+        (dict(x80=-0.2), (0.25, 0.1), 0.1),  # none is enough: the most games
+        (dict(x80=100.0), (1.0, 0.25, 0.1), 0.25),  # of equals that made up their mind the softest
+        (SURE, (1e4, 1.0), 1.0),  # none has made up its mind
+    ],
+)
+def test_the_temperature_is_the_softest_at_which_a_player_gets_through_and_has_made_up_its_mind(
+    player, temperatures, chosen
+):
+    env = world()
+    policy = margins(env, **player)
+    sharpened = mario_agents.sharpened(env, policy, temperatures, np.random.default_rng(0), warm=0)
+    assert float(sharpened.temperature) == pytest.approx(chosen)
+
+
+def test_games_that_try_a_player_start_evenly():
+    env = world()
+    through = {}
+    for warm in (0, 7):  # which is past the pit
+        played = mario_agents.trials(env, margins(env, **SURE), np.random.default_rng(0), warm=warm)
+        through[warm] = int(mario_table.reached(play.look(env.explorer, played.nodes[-1]), GOAL_X).sum())
+    assert through[7] < mario_agents.ENOUGH <= through[0]
+
+
+def test_what_nobody_played_on_is_doubted_and_not_learned(monkeypatch):
+    """Two steps to the right: the first leads on, and after the second the network says 1."""
+    env, shown = world(), []
+    monkeypatch.setattr(mario_agents, "fit", lambda network, params, known, *rest, **more: shown.append(known))
+    after = int(env.explorer.step(np.array([0]), np.array([0])).node[0])
+    env.explorer.step(np.array([after]), np.array([0]))
+    training = fitted.Training(gamma=0.9, doubt=5.0)
+    for trusted, values in ((True, [16 + 0.9 * (16 + 0.9 * (1 - 5))]), (False, [16 + 0.9 * 16, 16])):
+        mario_agents._fitted(
+            env, margins(env), dict.fromkeys([(0, 0), (after, 0)]), taste=mario_agents.Taste(7.0, 1.0),
+            training=training, key=None, trusted=trusted,
+        )  # fmt: skip
+        known = shown.pop()
+        assert int(known.count) == len(values)
+        np.testing.assert_array_equal(known.known[: len(values)], [[True, False]] * len(values))
+        np.testing.assert_allclose(known.value[: len(values), 0], fitted.SCALE * np.array(values), rtol=1e-5)
+
+
+def test_the_end_of_a_game_is_learned(monkeypatch):
+    """A fall, from which nobody plays on either."""
+    env, shown = world(), []
+    monkeypatch.setattr(mario_agents, "fit", lambda network, params, known, *rest, **more: shown.append(known))
+    played = play.games(env.explorer, lambda seen, t: np.zeros(1, int), np.array([0]), goal_x=GOAL_X, steps=STEPS)
+    mario_agents._fitted(
+        env, margins(env), played.steps(), taste=mario_agents.Taste(7.0, 1.0), training=fitted.Training(gamma=0.0),
+        key=None,
+    )  # fmt: skip
+    assert int(shown[0].count) == PIT // 16
+    falls = [16.0] * (PIT // 16 - 1) + [16.0 - 31.0]
+    np.testing.assert_allclose(shown[0].value[: PIT // 16, 0], fitted.SCALE * np.array(falls), rtol=1e-5)
+
+
+def test_the_entropy_of_games_is_that_of_the_states_they_act_in():
+    env = world()
+    policy = margins(env, x80=-3.0)
+    played = play.games(
+        env.explorer, lambda seen, t: np.zeros(len(seen.x), int), np.zeros(2, int), goal_x=GOAL_X, steps=9
+    )
+    walked, edge = (0.98 / (1 + np.exp(-margin)) + 0.01 for margin in (1.0, 3.0))  # five states, and a sixth
+    wanted = [[walked, 1 - walked]] * 5 + [[1 - edge, edge]]
+    probs = mario_agents.acted(env, policy, played)
+    np.testing.assert_allclose(probs[::2], wanted, rtol=1e-5)
+    entropy = -np.sum(np.array(wanted) * np.log(wanted)) / 6
+    assert mario_agents.mean_entropy(probs) == pytest.approx(entropy, rel=1e-5)
 
 
 @pytest.fixture(scope="module")
