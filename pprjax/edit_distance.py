@@ -43,10 +43,7 @@ class EditCosts(NamedTuple):
     delete: float = 1.0
     substitute: float = 1.0
 
-    @property
-    def distance(self) -> str:
-        """Its name in a `Config`."""
-        return "edit"
+    distance = "edit"  # its name in a `Config`
 
     @property
     def unit(self) -> bool:
@@ -91,10 +88,7 @@ class RealCosts(NamedTuple):
 
     scale: tuple[float, ...]  # k: the difference of each number that makes an altogether other state
 
-    @property
-    def distance(self) -> str:
-        """Its name in a `Config`."""
-        return "real"
+    distance = "real"  # its name in a `Config`
 
     @property
     def unit(self) -> bool:

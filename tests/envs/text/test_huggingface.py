@@ -363,7 +363,6 @@ def test_smollm2():
 
 
 def test_the_prefixes_of_all_sentences_are_asked_for_together(folders, monkeypatch):
-    """Once a layer, and not once a layer of each sentence."""
     from pprjax_envs.text.experiment import Judges, ladders
     from pprjax_envs.text.judges import VADER
     from pprjax_envs.text.settings import SETTINGS
