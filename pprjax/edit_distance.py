@@ -65,14 +65,12 @@ class Norm(NamedTuple):
 
     p: int
 
+    unit = False
+
     @property
     def distance(self) -> str:
         """Its name in a `Config`."""
         return "manhattan" if self.p == 1 else "euclidean"
-
-    @property
-    def unit(self) -> bool:
-        return False
 
     def check(self) -> Norm:
         return self
@@ -89,18 +87,7 @@ class RealCosts(NamedTuple):
     scale: tuple[float, ...]  # k: the difference of each number that makes an altogether other state
 
     distance = "real"  # its name in a `Config`
-
-    @property
-    def unit(self) -> bool:
-        return False
-
-    @property
-    def insert(self) -> float:
-        return 1.0
-
-    @property
-    def delete(self) -> float:
-        return 1.0
+    unit, insert, delete = False, 1.0, 1.0
 
     def check(self) -> RealCosts:
         """These costs, or a ValueError that names the coordinate whose scale is not a finite number above 0."""
