@@ -46,10 +46,10 @@ def gps(seed: int = 0) -> pl.DataFrame:
                 break
             if home or errand is None or (here == errand).all():
                 errand = np.zeros(2, int) if home else homes[rng.integers(30)] + rng.normal(0, 12, 2).astype(int)
-            valid = errand - here
-            axis = int(rng.random() * np.abs(valid).sum() >= np.abs(valid[0])) if valid.any() else 0
+            apart = errand - here
+            axis = int(rng.random() * np.abs(apart).sum() >= np.abs(apart[0])) if apart.any() else 0
             step = np.zeros(2, int)
-            step[axis] = np.sign(valid[axis]) if rng.random() < 0.93 else rng.choice((-1, 0, 1))
+            step[axis] = np.sign(apart[axis]) if rng.random() < 0.93 else rng.choice((-1, 0, 1))
             here = here + step
             cells.append(here)
             if not here.any() and not home:  # the depot is passed by next door
@@ -66,11 +66,11 @@ def hub(seed: int = 0, pages: int = 30_000, visits: int = 15_000) -> pl.DataFram
     often = rng.zipf(1.3, clicks.sum()) % pages
     once = rng.permutation(clicks.sum())[:pages]
     often[once] = np.arange(pages)
-    rows, index = [], 0
+    rows, begin = [], 0
     for visit, count in enumerate(clicks.tolist()):
-        for page in often[index : index + count].tolist():
+        for page in often[begin : begin + count].tolist():
             rows += [(visit, "start", "all"), (visit, f"page{page}", "all")]
-        index += count
+        begin += count
         rows += [(visit, "start", "all")] if rng.random() < 0.3 else []
         rows += [(visit, "order" if visit and rng.random() < 0.3 else "leave", "all")]
     return pl.DataFrame(rows, ROWS, orient="row")

@@ -165,11 +165,11 @@ class Graders:
             theirs = ours.select("sentence", "author").join(
                 theirs, on=["sentence", "author"], how="left", maintain_order="left"
             )
-            members, other = self.graded(ours), self.graded(theirs)
+            own, other = self.graded(ours), self.graded(theirs)
             edits = grading.compared(ours["distance"].to_list(), theirs["most"].to_list())
             for name, figures in {
                 "edits": edits,
-                **{n: grading.compared(members[n], other[n]) for n in members},
+                **{n: grading.compared(own[n], other[n]) for n in own},
             }.items():
                 rows.append({"lambda_path": lambda_path, "grader": name, "pairs": len(ours), **figures})
         return rows

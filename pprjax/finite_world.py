@@ -20,7 +20,7 @@ from pprjax.task import State, Task
 from pprjax.worlds import env_name
 
 UNAVAILABLE = -1
-"""In `FiniteWorld.following`: this action is not available here."""
+"""In `FiniteWorld.next_state`: this action is not available here."""
 
 FRONTIER = 256  # states expanded at once; fixed, so that tabulating compiles once a world
 DRAWS = 4  # steps of each transition, with keys of their own: in a deterministic world they agree

@@ -172,22 +172,22 @@ def listed(
 ) -> Frontier:
     """These rows of the ladders: original, e, and place where there is more than one."""
     path, rung, *place = rows
-    index = jax.tree.map(lambda x: np.asarray(x)[rows], replace(points.best, min_distance=None))
-    num_actions = (index.actions != PAD).sum(1).astype(np.int32)
+    chosen = jax.tree.map(lambda x: np.asarray(x)[rows], replace(points.best, min_distance=None))
+    num_actions = (chosen.actions != PAD).sum(1).astype(np.int32)
     bound = np.minimum(points.limit, points.unseen)[path, rung] if place else points.limit[path, rung]
-    distance, value = rung.astype(np.int32), index.value
-    if index.distance is not None:
-        distance, value = index.distance, objective.of(path).value(index.goal, index.r_policy)
+    distance, value = rung.astype(np.int32), chosen.value
+    if chosen.distance is not None:
+        distance, value = chosen.distance, objective.of(path).value(chosen.goal, chosen.r_policy)
     found = Tally(
         index=path,
-        paths=Paths(index.symbols, num_actions + 1, index.actions),
+        paths=Paths(chosen.symbols, num_actions + 1, chosen.actions),
         value=value,
-        goal=index.goal,
-        r_policy=index.r_policy,
-        log_prob=index.log_prob,
+        goal=chosen.goal,
+        r_policy=chosen.r_policy,
+        log_prob=chosen.log_prob,
         distance=distance,
-        reached=index.reached,
-        terminated=index.terminated,
+        reached=chosen.reached,
+        terminated=chosen.terminated,
         met=None if goal is None else np.ones(len(path), bool),
     )
     return frontier_of(

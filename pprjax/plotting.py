@@ -81,13 +81,13 @@ def violins(
     figure, axes = plt.subplots(1, len(scores), figsize=(4.0 * len(scores), 3.8), layout="constrained", squeeze=False)
     rng = np.random.default_rng(0)
     for ax, (score, name) in zip(axes[0], scores.items(), strict=True):
-        for rows, (group, color) in enumerate(colors.items()):
+        for x, (group, color) in enumerate(colors.items()):
             values = table.filter(pl.col(by) == group)[score].to_numpy()
             if np.ptp(values) > 0:
-                body: Any = ax.violinplot(values, [rows], widths=0.8, showextrema=False)["bodies"]
+                body: Any = ax.violinplot(values, [x], widths=0.8, showextrema=False)["bodies"]
                 body[0].set(facecolor=color, alpha=0.25)
-            ax.scatter(rows + rng.uniform(-0.08, 0.08, len(values)), values, s=9, color=color, zorder=3)
-            ax.hlines(values.mean(), rows - 0.25, rows + 0.25, color=color, linewidth=2, zorder=4)
+            ax.scatter(x + rng.uniform(-0.08, 0.08, len(values)), values, s=9, color=color, zorder=3)
+            ax.hlines(values.mean(), x - 0.25, x + 0.25, color=color, linewidth=2, zorder=4)
         ax.set_xticks(range(len(colors)), list(colors))
         ax.set_title(name, fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)

@@ -256,7 +256,7 @@ def _side_by_side(
     """What a search finds of all originals of a stack together; None where it does not come first, or takes too much
     memory, so that each task is looked at by itself."""
     check_size(stack, originals)
-    if _choices(stack.tasks[0], objective, method)[0] != "search":
+    if any(_choices(task, objective, method)[0] != "search" for task, _ in stack.groups()):
         return None
     for task, members in stack.groups():
         check_task(task, originals[members], objective)

@@ -14,6 +14,7 @@ from jaxtyping import Int
 
 from pprjax.config import Config
 from pprjax.errors import UserError
+from pprjax.limits import MAX_BYTES, TooLargeError
 from pprjax.paths import Paths
 from pprjax.result import Frontier, Recourse
 from pprjax.task import Task
@@ -83,8 +84,15 @@ class Spread:
     @classmethod
     def of(cls, trees: Sequence[Any]) -> Spread:
         """Of pytrees of one structure, as the tasks of a `Stack` are. What is shared is so by identity, so that which
-        leaves are does not hang on their numbers, and stacks that were made alike share a program."""
+        leaves are does not hang on their numbers, and stacks that were made alike share a program.
+
+        Raises:
+            TooLargeError: what differs takes more than MAX_BYTES.
+        """
         columns = list(zip(*map(jax.tree.leaves, trees), strict=True))
+        taken = sum(sum(np.size(leaf) for leaf in column if leaf is not column[0]) for column in columns)
+        if 4 * taken > MAX_BYTES:
+            raise TooLargeError(f"tasks: side by side they take {taken / 2**28:.1f} GiB; share arrays among them")
         is_shared = tuple(all(leaf is column[0] for leaf in column) for column in columns)
         return cls(
             own=tuple(jnp.stack(column) for column, same in zip(columns, is_shared, strict=True) if not same),

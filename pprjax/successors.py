@@ -132,13 +132,13 @@ class Successors:
         """
         cell = self.cell(s, a)
         low, end = self.first[cell], self.first[cell + 1]
-        rows = (lambda i: cumulative[i]) if cumulative.ndim == 1 else (lambda i: cumulative[t, i])
-        sought = uniform * rows(end - 1)
+        sum_at = (lambda i: cumulative[i]) if cumulative.ndim == 1 else (lambda i: cumulative[t, i])
+        sought = uniform * sum_at(end - 1)
 
         def halve(_, bounds):
             low, high = bounds
             middle = (low + high) // 2
-            beyond = sought >= rows(jnp.minimum(middle, end - 1))
+            beyond = sought >= sum_at(jnp.minimum(middle, end - 1))
             return jnp.where(beyond & (low < high), middle + 1, low), jnp.where(beyond, high, middle)
 
         # the first that exceeds what is sought; a loop, for XLA takes twice as long to compile each round written out
@@ -151,9 +151,9 @@ class Successors:
         actions = jnp.arange(self.shape[1] + 1)
         cells = self.cell(s, actions if self.rows is None else jnp.minimum(actions, self.rows[s + 1] - self.rows[s]))
         bounds = self.first[cells]
-        rows = bounds[0] + jnp.arange(self.widest)
-        valid, rows = rows < bounds[-1], jnp.minimum(rows, len(self.states) - 1)
-        return self.states[rows], jnp.where(valid, self.probs[rows], 0.0), bounds - bounds[0]
+        places = bounds[0] + jnp.arange(self.widest)
+        valid, places = places < bounds[-1], jnp.minimum(places, len(self.states) - 1)
+        return self.states[places], jnp.where(valid, self.probs[places], 0.0), bounds - bounds[0]
 
     def any_of(self, marked: Bool[Array, " M"], bounds: Int[Array, " A+1"]) -> Bool[Array, " A"]:
         """Of which actions any successor is marked, of those that `of_state` gave."""
@@ -184,8 +184,8 @@ class Successors:
         host = jax.tree.map(np.asarray, self)
         keys = self.cells() * size + host.states  # sorted
         key = host.cell(np.asarray(s, np.int64), a) * size + after
-        rows = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-        return np.where(keys[rows] == key, host.probs[(t, rows) if self.by_step else rows], 0.0)
+        places = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        return np.where(keys[places] == key, host.probs[(t, places) if self.by_step else places], 0.0)
 
     def sums(self) -> Float[np.ndarray, "*T N"]:
         """How likely each successor or one before it in its cell is: summed in double precision, in that of the device.

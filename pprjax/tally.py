@@ -55,7 +55,7 @@ def frontier_of(
         originals=originals,
         index=tally.index.astype(np.int32),
         rank=np.ones(len(tally), np.int32) if rank is None else rank.astype(np.int32),
-        distance=tally.distance,
+        distance=tally.distance if paths.vector_size else tally.distance.astype(np.int32),
         value=tally.value.astype(float),
         bound=np.maximum(bound, tally.value).astype(float),
         paths=paths,

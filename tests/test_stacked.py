@@ -87,3 +87,26 @@ def test_what_does_not_fit_is_named():
             pprjax.stack(tasks)
     with pytest.raises(ValueError, match="originals: expected one for each of 4 tasks, got 2"):
         pprjax.recourse(pprjax.stack(TASKS), ROWS[[0, 1]], CONFIG)
+
+
+def test_a_stack_with_chance_in_a_later_task_is_not_searched():
+    transition = np.zeros((3, 2, 3), np.float32)
+    transition[0, :, 1:] = [[0.5, 0.5], [0.0, 1.0]]
+    env = pprjax.TabularMDP(
+        transition=transition, reward=np.zeros((3, 2)), terminal=[False, True, True], start=0, max_steps=3
+    )
+    chance = pprjax.Task(env, pprjax.TablePolicy(jnp.full((3, 2), 0.5)))
+    sure = chance.params.successors.replace(probs=jnp.array([1.0, 0.0, 1.0]))
+    tasks = pprjax.stack([chance.replace(params=chance.params.replace(successors=sure)), chance])
+    rows = pprjax.Paths.from_lists([[0, 1], [0, 1]], [[0], [0]])
+    with pytest.raises(ValueError, match='method: "search" needs a deterministic world, got one where chance decides'):
+        pprjax.recourse(tasks, rows, method="search")
+
+
+def test_steps_that_stay_are_those_of_each_original():
+    """Where a task stands several times, and each original has a list of its own."""
+    kept = RING.replace(constraints=pprjax.Constraints(keep=[[1], [2]]))
+    pairs, rows = pprjax.stack([kept, kept]), ROWS[[0, 2]]
+    found, proved = (pprjax.recourse(pairs, rows, CONFIG, method=method) for method in ("search", "exact"))
+    assert found.paths.to_lists() == proved.paths.to_lists()
+    assert (found.scores.violations == 0).all()

@@ -97,7 +97,7 @@ def test_what_does_not_fit_is_named(changes, error, message):
 
 
 @pytest.mark.parametrize(
-    ("at", "row", "message"),
+    ("rows", "row", "message"),
     [
         (1, [np.nan, 1.0], r"^policy\.probs\[1, 0\]: expected a probability, got nan$"),
         (2, [1.5, -0.5], r"^policy\.probs\[2, 1\]: expected a probability, got -0\.5$"),

@@ -183,7 +183,7 @@ def merged(every: Frontier, best: Recourse) -> Frontier:
     bound = np.where(best.gap == 0, value, np.fmax(limit, value))
     return dataclasses.replace(
         every,
-        path=path[order],
+        index=path[order],
         distance=joined(every.distance, distance),
         value=joined(every.value, value),
         bound=joined(every.bound, bound),

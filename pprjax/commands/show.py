@@ -30,8 +30,10 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
         rows = rows if agent is None else rows.filter(pl.col("agent").cast(pl.String) == agent)
         found, rewarded = rows.collect(), earns(pl.scan_parquet(table))
     if not found.height:
-        index = "" if agent is None else f" of agent {agent!r}"
-        raise UserError(f"path: {table} has no path {path!r}{index}{_why_rejected(table, path) or _meant(table, path)}")
+        of_agent = "" if agent is None else f" of agent {agent!r}"
+        raise UserError(
+            f"path: {table} has no path {path!r}{of_agent}{_why_rejected(table, path) or _meant(table, path)}"
+        )
     if found.height > 1:
         raise UserError(f"agent: {found.height} agents have a path {path!r}: {', '.join(map(str, found['agent']))}")
     row = found.row(0, named=True)

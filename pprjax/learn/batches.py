@@ -172,8 +172,7 @@ def _trained(
         finally:  # whatever ended the wait, the other threads stop at their next round
             interrupted.set()
     results = [solved[i % len(workers)][i // len(workers)] for i in range(len(pieces))]
-    result = jax.tree.map(lambda *parts: np.concatenate(parts)[:size], *results)
-    return result
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:size], *results)
 
 
 def _pieces(size: int, side_by_side: int, together: int) -> Int[np.ndarray, "P width"]:
@@ -319,7 +318,7 @@ def _assemble(
     least = None if task.constraints is None else task.constraints.min_reliability
     if least is not None:
         counts = counts & ~(works["reliability"] < np.asarray(least))  # NaN, where it was not measured, is no less
-    rows = np.flatnonzero(counts)
+    rows = np.flatnonzero(counts & (best.reward > -np.inf))  # which a path has whose rewards are no numbers
     found = recourse_of(
         _tallied(task, objective, jax.tree.map(lambda x: x[rows], best), path[rows]),
         originals,

@@ -170,9 +170,9 @@ def _edit(steps: Int[Array, " T"], key: jax.Array) -> Int[Array, " T"]:
 
 
 def _apply(
-    steps: Int[Array, " T"], rows: Int[Array, ""], inserts: Bool[Array, ""], deletes: Bool[Array, ""]
+    steps: Int[Array, " T"], place: Int[Array, ""], inserts: Bool[Array, ""], deletes: Bool[Array, ""]
 ) -> Int[Array, " T"]:
     t = jnp.arange(steps.shape[0])
-    source = t - (inserts & (t > rows)) + (deletes & (t >= rows))
+    source = t - (inserts & (t > place)) + (deletes & (t >= place))
     moved = jnp.append(steps, PAD)[source]
-    return jnp.where((t == rows) & ~deletes, OPEN, moved)
+    return jnp.where((t == place) & ~deletes, OPEN, moved)

@@ -73,10 +73,10 @@ def empty(like: Trajectory, num_paths: int, *, prioritized: bool) -> Replay:
 def store(replay: Replay, lanes: Trajectory, iteration: Int[Array, ""]) -> Replay:
     """The ring after the k paths of `lanes` (a leading axis of k) took the place of the oldest."""
     k = lanes.num_actions.shape[0]
-    rows = iteration % (replay.num_actions.shape[0] // k) * k
+    begin = iteration % (replay.num_actions.shape[0] // k) * k
 
     def put(ring, new):
-        return jax.lax.dynamic_update_slice_in_dim(ring, new.astype(ring.dtype), rows, 0)
+        return jax.lax.dynamic_update_slice_in_dim(ring, new.astype(ring.dtype), begin, 0)
 
     priorities = replay.priorities
     if priorities is not None:

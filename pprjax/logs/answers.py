@@ -84,25 +84,25 @@ class Answers:
         self.status[path], self.reason[path] = "failed", reason
 
     def take(
-        self, result: Recourse, every: Frontier | None, index: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"]
+        self, result: Recourse, every: Frontier | None, row: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"]
     ) -> None:
-        """Row whose[i] of a Recourse answers path mine[i], and so does what `every` has of original whose[i]."""
+        """Row row[i] of a Recourse answers path rows[i], and so does what `every` has of original row[i]."""
         if every is not None:
-            self.rungs.append(Rungs.of(every, result, index, rows))
+            self.rungs.append(Rungs.of(every, result, row, rows))
         width = result.paths.symbols.shape[1]
-        self.symbols[rows, :width] = result.paths.symbols[index]
-        self.actions[rows, : width - 1] = np.asarray(result.paths.actions)[index]
-        feasible = result.status[index] != "infeasible"
-        self.lengths[rows] = np.where(feasible, result.paths.lengths[index], 0)
-        self.distance[rows] = result.scores.distance[index]
+        self.symbols[rows, :width] = result.paths.symbols[row]
+        self.actions[rows, : width - 1] = np.asarray(result.paths.actions)[row]
+        feasible = result.status[row] != "infeasible"
+        self.lengths[rows] = np.where(feasible, result.paths.lengths[row], 0)
+        self.distance[rows] = result.scores.distance[row]
         for name in ("goal", "path", "policy"):
-            self.numbers[name][rows] = getattr(result.scores, name)[index]
-        self.numbers["reward"][rows] = np.where(feasible, result.reward[index], np.nan)
-        self.status[rows] = result.status[index]
-        self.method[rows] = result.method[index]
-        self.proved[rows] = np.isneginf(result.bound[index])
+            self.numbers[name][rows] = getattr(result.scores, name)[row]
+        self.numbers["reward"][rows] = np.where(feasible, result.reward[row], np.nan)
+        self.status[rows] = result.status[row]
+        self.method[rows] = result.method[row]
+        self.proved[rows] = np.isneginf(result.bound[row])
         known = np.isfinite(result.bound) & (result.status != "infeasible")
-        self.numbers["gap"][rows] = np.where(known, relative_gap(result.reward, result.bound), np.nan)[index]
+        self.numbers["gap"][rows] = np.where(known, relative_gap(result.reward, result.bound), np.nan)[row]
 
     def paths(self, rows: Int[np.ndarray, " M"]) -> Paths:
         """The recourses of these paths."""

@@ -92,5 +92,5 @@ NAMES = tuple(
 """What a column may say."""
 
 
-def _has(valid: Sequence[str]) -> str:
-    return f"it has {', '.join(map(repr, valid))}"
+def _has(columns: Sequence[str]) -> str:
+    return f"it has {', '.join(map(repr, columns))}"

@@ -25,8 +25,8 @@ def alignments(originals: Paths, paths: Paths) -> list[str]:
 
 
 def _spelled(original: list[int], path: list[int]) -> str:
-    edits, valid = [], 0  # symbols of the original that are dealt with
+    edits, done = [], 0  # symbols of the original that are dealt with
     for edit in Levenshtein.editops(original, path):
-        edits += [KEPT * (edit.src_pos - valid), SIGNS[edit.tag]]
-        valid = edit.src_pos + (edit.tag != "insert")
-    return "".join([*edits, KEPT * (len(original) - valid)])
+        edits += [KEPT * (edit.src_pos - done), SIGNS[edit.tag]]
+        done = edit.src_pos + (edit.tag != "insert")
+    return "".join([*edits, KEPT * (len(original) - done)])

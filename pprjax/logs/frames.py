@@ -256,7 +256,7 @@ def _certify(
     paths = fitted.to_columns(answers.originals.paths[members])
     rows = np.concatenate([paths.symbols, cast(np.ndarray, paths.actions)], axis=1)
     _, first, index = np.unique(rows, axis=0, return_index=True, return_inverse=True)  # those alike are solved once
-    options: dict[str, Any] = dict(method=search.method, calls=search.calls)
+    options: dict[str, Any] = dict(method=search.method, calls=search.calls, progress=False)
     found = _found(fitted, task, paths[first], config, search.ladder, options)
     answers.take(*found, index.ravel(), members)
 

@@ -104,9 +104,9 @@ def learn(count: Callable[[np.ndarray], tuple[Votes, np.ndarray, np.ndarray, Vot
     held = (votes.held_good + votes.held_bad).sum()
     accuracy = votes.right()[1].sum() / held if held else float("nan")
     while len(marks) < most and held:
-        valid = Votes(*(x[cell] for x in votes))
-        around = Votes(*(x - y for x, y in zip(valid, via, strict=True)))
-        gain, held_gain = (v + a - t for v, a, t in zip(via.right(), around.right(), valid.right(), strict=True))
+        here = Votes(*(x[cell] for x in votes))
+        around = Votes(*(x - y for x, y in zip(here, via, strict=True)))
+        gain, held_gain = (v + a - t for v, a, t in zip(via.right(), around.right(), here.right(), strict=True))
         gains = np.stack([np.bincount(state, weights=x) for x in (gain, held_gain)])
         gains[:, marks] = -1
         best = int(gains[0].argmax())

@@ -109,8 +109,8 @@ def _paths(rows: list[dict], report: Report, names: Names) -> list[dict[str, Any
     rungs, habits = _by(report.rungs, "agent", "path"), _by(report.habits, "agent")
     told = []
     for row in rows:
-        index = row["agent"], row["path"]
-        told.append(_path(row, rungs.get(index, []), habits.get(index[:1], []), names))
+        name = row["agent"], row["path"]
+        told.append(_path(row, rungs.get(name, []), habits.get(name[:1], []), names))
     return told
 
 

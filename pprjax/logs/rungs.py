@@ -29,12 +29,14 @@ class Rungs:
     chosen: Bool[np.ndarray, " F"]  # the one that has the largest R
 
     @classmethod
-    def of(cls, every: Frontier, chosen: Recourse, index: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"]) -> Rungs:
-        """Those of the paths of numbers mine[i], which are the rows of original whose[i] of a frontier."""
-        first, last = (np.searchsorted(every.index, index, side=side) for side in ("left", "right"))
+    def of(
+        cls, every: Frontier, chosen: Recourse, originals: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"]
+    ) -> Rungs:
+        """Those of the paths of numbers rows[i], which are the rows of original originals[i] of a frontier."""
+        first, last = (np.searchsorted(every.index, originals, side=side) for side in ("left", "right"))
         counts = last - first
         row = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        its_own = np.repeat(index, counts)
+        its_own = np.repeat(originals, counts)
         return cls(
             path=np.repeat(rows, counts),
             paths=every.paths[row],

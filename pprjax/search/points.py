@@ -80,7 +80,8 @@ def search_points(
     """
     size, tasks = len(originals), _tasks(task)
     first, kept = tasks[0], _kept(task, originals)
-    worlds = [(task, most_to_come(task) if tabulated(task) else None) for task in tasks]
+    known = {id(task): (task, most_to_come(task) if tabulated(task) else None) for task in tasks}
+    worlds = [known[id(task)] for task in tasks]
     spread = Spread.of(worlds)
     each = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x, np.float32), size), objective)
     padded = originals.padded()
@@ -90,10 +91,9 @@ def search_points(
     parts, nothing = [], ladder.empty(first, wanted)
     with progress_bar("beams", size, enabled=progress) as advance:
         for low in range(0, size, together):
-            index = np.resize(
-                np.arange(low, min(low + together, size)), min(together, size)
-            )  # all parts share a program
-            part = jax.tree.map(lambda x, index=index: jnp.asarray(x[index]), inputs)
+            # all parts share a program
+            now = np.resize(np.arange(low, min(low + together, size)), min(together, size))
+            part = jax.tree.map(lambda x, now=now: jnp.asarray(x[now]), inputs)
             parts.append(jax.device_get(_beams(spread, part, nothing, shape=shape)))
             advance(min(together, size - low))
     traced, beams = jax.tree.map(lambda *x: np.concatenate(x)[:size], *parts)
@@ -135,12 +135,15 @@ def _kept(task: Task | Stack, originals: Paths) -> Int[np.ndarray, "B K"] | None
     """The symbols that must stay, as in `kept_symbols`."""
     if isinstance(task, Task):
         return kept_symbols(task.constraints, originals)
-    rows = [kept_symbols(one.constraints, originals[[i]]) for i, one in enumerate(task.tasks)]
-    if all(row is None for row in rows):
+    symbols: dict[int, list[int]] = {}
+    for one, members in task.groups():
+        kept = kept_symbols(one.constraints, originals[members])
+        symbols |= {} if kept is None else dict(zip(members.tolist(), kept.tolist(), strict=True))
+    if not symbols:
         return None
-    symbols = [[] if row is None else row[0].tolist() for row in rows]
-    width = max(map(len, symbols))
-    return np.array([row + [PAD] * (width - len(row)) for row in symbols], np.int32)
+    width = max(map(len, symbols.values()))
+    rows = [symbols.get(i, []) for i in range(len(originals))]
+    return np.array([row + [PAD] * (width - len(row)) for row in rows], np.int32)
 
 
 def _no_number(task: Task, i: int) -> str:

@@ -60,7 +60,7 @@ def test_a_judge_on_the_host_gives_the_frontier_of_the_same_in_jax():
     originals = here.env.paths([[2, 2, 0], [0], [3, 2]])
     rows, theirs = (pprjax.frontier(task, originals, CONFIG, method="search") for task in (here, valid))
     here.env.check()
-    assert len(rows.path) > 6 and rows.paths.to_lists() == theirs.paths.to_lists()
+    assert len(rows.index) > 6 and rows.paths.to_lists() == theirs.paths.to_lists()
     np.testing.assert_allclose(rows.value, theirs.value, rtol=1e-5)
     np.testing.assert_allclose(rows.limit, theirs.limit, rtol=1e-5)
 

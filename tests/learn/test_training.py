@@ -35,7 +35,7 @@ def loss(monkeypatch):
             to_go=jnp.array([3, 2, 1, 0]), missed=jnp.zeros(4, bool), weight=weight, place=jnp.arange(4),
         )  # fmt: skip
         monkeypatch.setattr(replay, "sample", lambda *args: tuples)
-        return learner._update(task, original, SMALL, state, jnp.zeros(4), jnp.float32(0.1))[1]
+        return learner._update(task, original, SMALL, state, jnp.zeros(4))[1]
 
     return lambda weight: float(of(jnp.asarray(weight)))
 

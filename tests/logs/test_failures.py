@@ -29,10 +29,10 @@ def refuse(monkeypatch, states, error):
     names = sorted(WALKS["state"].unique())
     solve = frames.near
 
-    def refuses(weighed, originals, start, **options):
+    def refuses(weighed, originals, start, *rest, **options):
         if [names.index(state) for state in states] in originals.to_lists():
             raise error
-        return solve(weighed, originals, start, **options)
+        return solve(weighed, originals, start, *rest, **options)
 
     monkeypatch.setattr(frames, "near", refuses)
 

@@ -227,11 +227,11 @@ def sharpened(
     for temperature in temperatures:
         policy = dataclasses.replace(policy, temperature=jnp.float32(temperature))
         played = trials(env, policy, rng, warm=warm)
-        valid = int(reached(look(env.explorer, played.nodes[-1]), int(env.default_params.goal_x)).sum())
+        alive = int(reached(look(env.explorer, played.nodes[-1]), int(env.default_params.goal_x)).sum())
         sharp = mean_entropy(acted(env, policy, played)) <= SHARP * np.log(env.num_actions)
-        if (sharp, valid) > most:
-            best, most = policy, (sharp, valid)
-        if sharp and valid >= ENOUGH:
+        if (sharp, alive) > most:
+            best, most = policy, (sharp, alive)
+        if sharp and alive >= ENOUGH:
             break
     env.check()
     return best

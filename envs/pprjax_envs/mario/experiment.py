@@ -72,13 +72,13 @@ def recourses(
         rows.append({"original": name, "player": "", **_outcome(plays[name])})
         for player in PLAYERS:
             found = explored_frontier(env, players[player], plays[name], goal_x=original.goal_x, **weights)
-            best, index = found.at(lambda_path), {"original": name, "player": player}
+            best, named = found.at(lambda_path), {"original": name, "player": player}
             if best is None:
                 raise UserError(f"{name}: expected a path beyond x = {original.goal_x}, found none for the {player}")
             ladder = _scored(env, players[player], found.rungs, plays[name], own_steps)
-            rungs += [index | rung for rung in ladder]
+            rungs += [named | rung for rung in ladder]
             chosen = ladder[found.rungs.index(best)]
-            rows.append(index | {"turns": len(turns[name, player]), "reward": worth(best, lambda_path)} | chosen)
+            rows.append(named | {"turns": len(turns[name, player]), "reward": worth(best, lambda_path)} | chosen)
     return pl.DataFrame(rows, infer_schema_length=None), pl.DataFrame(rungs, infer_schema_length=None)
 
 

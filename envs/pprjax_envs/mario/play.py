@@ -136,9 +136,9 @@ def _best(candidates: Int[np.ndarray, " M"], cell: np.ndarray, root: np.ndarray,
     """The first `width` candidates of each root, one a cell."""
     kept, cells, count = [], set(), dict[int, int]()
     for i in candidates.tolist():
-        rows, index = tuple(cell[i].tolist()), int(root[i])
-        if rows not in cells and count.get(index, 0) < width:
-            cells.add(rows)
+        at_cell, index = tuple(cell[i].tolist()), int(root[i])
+        if at_cell not in cells and count.get(index, 0) < width:
+            cells.add(at_cell)
             count[index] = count.get(index, 0) + 1
             kept.append(i)
     return kept

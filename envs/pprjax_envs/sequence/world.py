@@ -341,8 +341,8 @@ class SequenceEnv(environment.Environment[SequenceState, SequenceParams]):
                 raise UserError(f"{name}: expected {span} {self.length} symbols, got {len(row)}")
         outside = np.flatnonzero((row < 0) | (row >= self.num_symbols) | (row == self.end))
         if outside.size:
-            rows, but = outside[0], "" if self.end is None else f" without {self.end}, the end"
-            raise UserError(f"{name}[{rows}]: expected a symbol in [0, {self.num_symbols}){but}, got {row[rows]}")
+            step, but = outside[0], "" if self.end is None else f" without {self.end}, the end"
+            raise UserError(f"{name}[{step}]: expected a symbol in [0, {self.num_symbols}){but}, got {row[step]}")
         return row if self.end is None else np.append(row, self.end)
 
     def sequences(self, paths: Paths) -> Int[np.ndarray, "B L"]:

@@ -102,12 +102,12 @@ def _all_changes(classifier, wanted, sequences, allowed, max_changes: int, width
         return jax.tree.map(lambda x: x[rows], prefixes)
 
     def one(sequence):
-        def place(prefixes: _Prefix, rows):
+        def place(prefixes: _Prefix, step):
             """Prefixes have leading axes [K + 1, width]."""
-            own = jax.vmap(jax.vmap(lambda p: grow(p, rows, sequence[rows], True)))(prefixes)
+            own = jax.vmap(jax.vmap(lambda p: grow(p, step, sequence[step], True)))(prefixes)
             symbols = jnp.arange(num_symbols)
-            may = allowed[rows] & (symbols != sequence[rows])
-            changed = jax.vmap(jax.vmap(lambda p: jax.vmap(lambda s, m: grow(p, rows, s, m))(symbols, may)))(prefixes)
+            may = allowed[step] & (symbols != sequence[step])
+            changed = jax.vmap(jax.vmap(lambda p: jax.vmap(lambda s, m: grow(p, step, s, m))(symbols, may)))(prefixes)
             changed = jax.tree.map(lambda x: x.reshape(max_changes + 1, -1, *x.shape[3:]), changed)
             none = jax.tree.map(lambda x: jnp.zeros_like(x[:1]), changed)
             none = none.replace(log_odds=jnp.full_like(none.log_odds, -jnp.inf))

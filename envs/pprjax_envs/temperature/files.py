@@ -76,9 +76,9 @@ def read_years(path: str | os.PathLike, cities: tuple[str, str]) -> tuple[Years,
         for where in [where for where, found in place.seen.items() if len(found) < MIN_DAYS]:
             dropped["rows of places with hardly any"] += len(place.seen.pop(where))  # as a slip of the pen makes them
         if len(place.seen) > 1:
-            valid = "; ".join(sorted(", ".join(filter(None, where)) for where in place.seen))
+            places = "; ".join(sorted(", ".join(filter(None, where)) for where in place.seen))
             raise UserError(
-                f"cities: {place.city!r} is the name of several places ({valid}); write City, State or City, Country"
+                f"cities: {place.city!r} is the name of several places ({places}); write City, State or City, Country"
             )
 
     incomplete: dict[str, list[int]] = {}

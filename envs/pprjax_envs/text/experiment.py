@@ -74,7 +74,9 @@ def ladders(
     for place, (author, aims) in enumerate(zip(authors, asked, strict=True)):
         if aims:
             found = _searched(author, aims, config)
-            frames.append(_rungs(found, aims, config.lambda_path).with_columns(author=pl.lit(author.name), place=place))
+            if len(found):
+                rungs = _rungs(found, aims, config.lambda_path)
+                frames.append(rungs.with_columns(author=pl.lit(author.name), place=place))
             for i in np.setdiff1d(np.arange(len(aims)), found.index):
                 said = f"found no {aims[i].towards} rewriting of at most {max_words} words"
                 rejected.append(f"{aims[i].typed!r}: {said}")

@@ -119,7 +119,7 @@ odd_line = st.one_of(
 
 
 @settings(max_examples=80, deadline=None)
-@given(odd=st.lists(odd_line, max_size=12), header=st.booleans(), at=st.integers(0, len(GOOD)))
+@given(odd=st.lists(odd_line, max_size=12), header=st.booleans(), rows=st.integers(0, len(GOOD)))
 def test_no_line_of_a_file_can_fell_the_reader(tmp_path_factory, odd, header, rows):
     path = tmp_path_factory.mktemp("fuzz") / "file.csv"
     good = [line.encode() for line in GOOD]

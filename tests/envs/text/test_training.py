@@ -34,7 +34,7 @@ def test_rows_hold_every_sentence_once_and_apart(sentences):
     rows = training.pack([np.array(s, np.int32) for s in sentences], 99)
     found = []
     for tokens, next_state, places, numbers in zip(
-        rows.tokens, rows.next_state, rows.places, rows.sentences, strict=True
+        rows.tokens, rows.following, rows.places, rows.sentences, strict=True
     ):
         for number in range(numbers.max() + 1):
             index = numbers == number
