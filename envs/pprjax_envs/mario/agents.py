@@ -272,7 +272,7 @@ def _fitted(
 
     Args:
         trusted: where nothing was taken the network says what is to come, less its doubt; else it is nothing. What it
-            says itself of such steps it does not learn again.
+            says itself of such steps it does not learn to tell from others.
     """
     nodes, goal_x = env.explorer.nodes, int(env.default_params.goal_x)
     mask, beyond, leaves = taken_mask(nodes, taken), np.zeros(len(nodes.x)), np.zeros(0, np.int64)
@@ -282,9 +282,9 @@ def _fitted(
         leaves = np.array([n for n in after if n != UNKNOWN and not (mask[n].any() or ended[n])], np.int64)
         beyond[leaves] = _in_blocks(nodes, leaves, lambda seen: _values(policy, seen).max(1)) - training.doubt
     q = backed_up(nodes, mask, taste.of_nodes(nodes), beyond, goal_x=goal_x, gamma=training.gamma)
-    q[np.isin(nodes.next_state, leaves)] = -np.inf  # else its errors there are what it is taught
+    guessed = np.isin(nodes.next_state, leaves)
     states = np.array(list(dict.fromkeys(node for node, _ in taken)), np.int64)
-    known = labels(nodes, states[(q[states] > -np.inf).any(1)], q)
+    known = labels(nodes, states[(q[states] > -np.inf).any(1)], q, guessed)
     return dataclasses.replace(policy, params=fit(policy.network, policy.params, known, training, key, final=final))
 
 

@@ -127,11 +127,18 @@ class Labels:
     stack: jax.Array | None  # int32[M', 3], the states whose pictures are observed; None with features
     value: jax.Array  # float[M', A], Q scaled; 0 where it is not known
     known: jax.Array  # bool[M', A]
+    guessed: jax.Array  # bool[M', A], of those the ones of which the network said what comes after them
     count: jax.Array  # int32[], M
 
 
-def labels(nodes: Nodes, states: Int[np.ndarray, " M"], q: Float[np.ndarray, "N A"]) -> Labels:
-    """Q at these states, in this order."""
+def labels(
+    nodes: Nodes, states: Int[np.ndarray, " M"], q: Float[np.ndarray, "N A"], guessed: Bool[np.ndarray, "N A"]
+) -> Labels:
+    """Q at these states, in this order.
+
+    Args:
+        guessed: the steps of which the network said what comes after them.
+    """
     shown, stack = states, None
     if nodes.pictures:
         shown, rows = np.unique(nodes.stack(states), return_inverse=True)
@@ -142,6 +149,7 @@ def labels(nodes: Nodes, states: Int[np.ndarray, " M"], q: Float[np.ndarray, "N 
         stack=None if stack is None else _padded(stack),
         value=_padded((SCALE * np.where(known, q[states], 0.0)).astype(np.float32)),
         known=_padded(known),
+        guessed=_padded(guessed[states] & known),
         count=jnp.int32(len(states)),
     )
 
@@ -196,12 +204,14 @@ def _updated(
 
 
 def _loss(params: Any, network: Any, known: Labels, rows: Int[Array, " M"]) -> Float[Array, ""]:
-    """Mean Huber loss of Q where it is known; and of Q less the first action's, where both are."""
+    """Mean Huber loss of Q where it is known; and of Q less the first action's, where both are known and not guessed:
+    else its own errors are what it is taught to act on."""
     zero = jnp.int32(0)
     values = jax.vmap(lambda seen: network.apply(params, seen, zero, zero))(_observed(known, rows))
     valid, wanted = known.known[rows], known.value[rows]
     own = (optax.huber_loss(values, wanted) * valid).sum() / valid.sum()
-    both = valid[:, 1:] & valid[:, :1]
+    sure = valid & ~known.guessed[rows]
+    both = sure[:, 1:] & sure[:, :1]
     gap, gap_wanted = values[:, 1:] - values[:, :1], wanted[:, 1:] - wanted[:, :1]
     beyond = (jnp.abs(gap_wanted) >= WIDEST) & (gap * jnp.sign(gap_wanted) >= WIDEST)
     between = optax.huber_loss(gap, jnp.clip(gap_wanted, -WIDEST, WIDEST)) * (both & ~beyond)

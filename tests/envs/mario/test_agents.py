@@ -148,7 +148,7 @@ def test_a_player_who_sees_pictures_is_fitted_alike():
         nodes, nodes.next_state >= 0, taste.of_nodes(nodes), nothing, goal_x=GOAL_X, gamma=training.gamma
     )
     states = np.flatnonzero((q > -np.inf).any(1))
-    known = fitted.labels(nodes, states, q)
+    known = fitted.labels(nodes, states, q, np.zeros_like(q, bool))
     np.testing.assert_allclose(
         np.asarray(fitted._observed(known, jnp.arange(5))), nodes.observations(states[:5]) / np.float32(255)
     )

@@ -190,14 +190,15 @@ def test_games_that_try_a_player_start_evenly():
     assert through[7] < mario_agents.ENOUGH <= through[0]
 
 
-def test_what_nobody_played_on_is_doubted_and_not_learned(monkeypatch):
+def test_what_nobody_played_on_is_doubted_and_told_from_nothing(monkeypatch):
     """Two steps to the right: the first leads on, and after the second the network says 1."""
     env, shown = world(), []
     monkeypatch.setattr(mario_agents, "fit", lambda network, params, known, *rest, **more: shown.append(known))
     after = int(env.explorer.step(np.array([0]), np.array([0])).node[0])
     env.explorer.step(np.array([after]), np.array([0]))
     training = fitted.Training(gamma=0.9, doubt=5.0)
-    for trusted, values in ((True, [16 + 0.9 * (16 + 0.9 * (1 - 5))]), (False, [16 + 0.9 * 16, 16])):
+    last = 16 + 0.9 * (1 - 5)
+    for trusted, values in ((True, [16 + 0.9 * last, last]), (False, [16 + 0.9 * 16, 16])):
         mario_agents._fitted(
             env, margins(env), dict.fromkeys([(0, 0), (after, 0)]), taste=mario_agents.Taste(7.0, 1.0),
             training=training, key=None, trusted=trusted,
@@ -205,7 +206,25 @@ def test_what_nobody_played_on_is_doubted_and_not_learned(monkeypatch):
         known = shown.pop()
         assert int(known.count) == len(values)
         np.testing.assert_array_equal(known.known[: len(values)], [[True, False]] * len(values))
+        np.testing.assert_array_equal(known.guessed[: len(values), 0], [False, trusted])
         np.testing.assert_allclose(known.value[: len(values), 0], fitted.SCALE * np.array(values), rtol=1e-5)
+
+
+def test_a_guess_is_no_difference_between_actions():
+    """The loss with a guessed step is that of the values alone, and the less the nearer they are."""
+    env = world()
+    policy = margins(env)
+    nodes = env.explorer.nodes
+    own = np.asarray(policy.values(nodes.features[0]))
+    q = np.tile(np.add(own, [0.0, 6.0]), (len(nodes.x), 1))
+
+    def loss(guessed):
+        known = fitted.labels(nodes, np.array([0]), q, np.tile(guessed, (len(nodes.x), 1)))
+        return float(fitted._loss(policy.params, policy.network, known, jnp.zeros(4, int)))
+
+    error = fitted.SCALE * 6.0
+    assert loss([False, True]) == pytest.approx(0.5 * error**2 / 2, rel=1e-4)
+    assert loss([False, False]) == pytest.approx(0.5 * error**2 / 2 + fitted.GAPS * 0.5 * error**2, rel=1e-4)
 
 
 def test_the_end_of_a_game_is_learned(monkeypatch):
