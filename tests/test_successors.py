@@ -81,6 +81,7 @@ def test_a_world_of_them_is_that_of_the_table():
             np.testing.assert_array_equal(drawn, np.minimum(expected, np.flatnonzero(table[s, a]).max()))
 
 
+@pytest.mark.slow
 def test_a_ragged_world_is_the_dense_one_without_what_there_is_not():
     """The same draws, the same actions that constraints leave, the same plans, and the same observed noise."""
     rng = np.random.default_rng(4)

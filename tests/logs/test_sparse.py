@@ -79,6 +79,7 @@ def test_where_chance_decides_memory_counts_what_occurs(small_table, monkeypatch
     assert sum(np.asarray(x).size for x in jax.tree.leaves(task)) < 20 * occurs  # a table of K each: 72 million
 
 
+@pytest.mark.slow
 def test_where_chance_decides_a_hub_is_learned_in(monkeypatch):
     monkeypatch.setattr(steps, "SMALL_TABLE", 0)
     log = luck(3_000)
