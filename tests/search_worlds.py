@@ -10,6 +10,8 @@ from pprjax_envs import SequenceEnv
 
 import pprjax
 from pprjax.goals import class_is
+from pprjax.ladder import Wanted
+from pprjax.search.points import search_points
 
 V, L = 4, 4
 ALL = np.array(list(itertools.product(range(V), repeat=L)))
@@ -51,3 +53,9 @@ def sequences(seed, scale=2.0, num_symbols=V):
     judge = Votes(jnp.asarray(scale * rng.standard_normal((L, room, num_symbols, 2)), jnp.float32))
     agent = Chain(jnp.asarray(1.5 * rng.standard_normal((room, room, num_symbols)), jnp.float32))
     return pprjax.Task(SequenceEnv(judge, 1, num_symbols=num_symbols, length=L), agent, goal=class_is(1))
+
+
+def searched(task, originals, config, **options):
+    """The points of every number of edits of these sequences."""
+    wanted = Wanted(num_distances=task.env.length + 1)
+    return search_points(task, task.env.paths(originals), config.objective.for_frontier, wanted=wanted, **options)

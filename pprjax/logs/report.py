@@ -91,10 +91,10 @@ def read_report(table: Path, size: int = SAMPLE) -> Report:
     has = strata(counts)
     steps, sample = _walked(rows, agents, has, quotas(has, size))
     fit = beside(table, "fit")
-    index: list[str | None] = [None, *agents] if num_agents > 1 else [None]
+    whom: list[str | None] = [None, *agents] if num_agents > 1 else [None]
     return Report(
-        tallies=[tally(counts, agent) for agent in index],
-        changes=[most(steps, agent) for agent in index],
+        tallies=[tally(counts, agent) for agent in whom],
+        changes=[most(steps, agent) for agent in whom],
         num_agents=num_agents,
         sample=sample,
         rungs=_rungs(beside(table, "ladder"), sample),

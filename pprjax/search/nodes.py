@@ -154,13 +154,10 @@ class Search:
         """What v is worth at distance e that is worth this much at d, or that bounds what is: v + λ_path / (d + 1) -
         λ_path / (e + 1). v itself where d = e, and where no λ_path is given.
         """
-        if not self.real or self.objective.lambda_path is None:
+        weight = self.objective.lambda_path
+        if not self.real or weight is None:
             return value
-        return (
-            value
-            + closeness(distance, self.objective.lambda_path)
-            - closeness(rung_of(distance), self.objective.lambda_path)
-        )
+        return value + closeness(distance, weight) - closeness(rung_of(distance), weight)
 
     def needed(self, value: Any) -> Any:
         """What v a path of at least e edits must exceed to be `needed`: float[E]."""

@@ -10,14 +10,12 @@ from flax import struct
 from pprjax_envs import SequenceEnv
 from pprjax_envs.sequence.asked import TOGETHER, asked_probs
 from rapidfuzz.distance import Levenshtein
-from search_worlds import Chain
+from search_worlds import Chain, searched
 
 import pprjax
 from pprjax import declare
 from pprjax.goals import class_is
-from pprjax.ladder import Wanted
 from pprjax.paths import PAD
-from pprjax.search.points import search_points
 
 V, L, END = 4, 3, 1  # symbols 0, 2 and 3, and an end
 ALL = [row for n in range(L + 1) for row in itertools.product([0, 2, 3], repeat=n)]
@@ -99,14 +97,7 @@ def test_every_number_of_edits_is_right_and_proved(judge, rules):
     for seed in range(3):
         task = instance(judge, seed, rules)
         originals = [ALL[i] for i in np.random.default_rng(seed).integers(0, len(ALL), 3)]
-        found = search_points(
-            task,
-            task.env.paths(originals),
-            CONFIG.objective.for_frontier,
-            wanted=Wanted(num_distances=L + 1),
-            calls=10_000,
-            width=2,
-        )
+        found = searched(task, originals, CONFIG, calls=10_000, width=2)
         values = np.array([value(task, row) for row in ALL])
         for i, original in enumerate(originals):
             edits = np.array([Levenshtein.distance(original, row) for row in ALL])

@@ -12,7 +12,7 @@ from flax import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pprjax_envs import SequenceEnv
-from search_worlds import ALL, Chain, L, V, Votes, sequences
+from search_worlds import ALL, Chain, L, V, Votes, searched, sequences
 
 import pprjax
 from pprjax import TabularMDP, edit_distance, ladder
@@ -46,14 +46,7 @@ def test_sequences_are_proved_and_right(width, lambda_policy):
     for seed in range(3):
         task = sequences(seed)
         originals = ALL[np.random.default_rng(seed).integers(0, len(ALL), 3)]
-        found = search_points(
-            task,
-            task.env.paths(originals),
-            config.objective.for_frontier,
-            wanted=Wanted(num_distances=L + 1),
-            calls=10_000,
-            width=width,
-        )
+        found = searched(task, originals, config, calls=10_000, width=width)
         for i, original in enumerate(originals):
             expected = np.maximum.accumulate(truth_of(task, original, config))
             np.testing.assert_allclose(found.limit[i], expected, rtol=1e-4, atol=1e-4)
@@ -71,14 +64,7 @@ def test_an_agent_with_a_memory_takes_no_step_that_costs_too_much():
         before = np.concatenate([np.full((len(ALL), 2), V), ALL], axis=1)
         seen = logits[before[:, :-2], before[:, 1:-1]]
         kept = (seen.max(-1) - np.take_along_axis(seen, ALL[..., None], -1)[..., 0] <= 1.5).all(1)
-        found = search_points(
-            task,
-            task.env.paths(originals),
-            config.objective.for_frontier,
-            wanted=Wanted(num_distances=L + 1),
-            calls=10_000,
-            width=1,
-        )
+        found = searched(task, originals, config, calls=10_000, width=1)
         for i, original in enumerate(originals):
             expected = np.maximum.accumulate(truth_of(free, original, config, among=kept))
             np.testing.assert_allclose(found.limit[i], expected, rtol=1e-4, atol=1e-4)
@@ -102,14 +88,7 @@ def test_a_bound_holds_where_the_proof_is_given_no_steps():
     config = pprjax.Config(lambda_policy=0.3)
     task = sequences(7)
     originals = ALL[[5, 77, 200]]
-    found = search_points(
-        task,
-        task.env.paths(originals),
-        config.objective.for_frontier,
-        wanted=Wanted(num_distances=L + 1),
-        calls=0,
-        width=1,
-    )
+    found = searched(task, originals, config, calls=0, width=1)
     is_open = False
     for i, original in enumerate(originals):
         expected = np.maximum.accumulate(truth_of(task, original, config))
@@ -138,8 +117,7 @@ def test_few_edits_are_proved_before_many():
     """With too few steps for all, the frontier is proved up to some number of edits, and open from there."""
     config, task = pprjax.Config(lambda_policy=0.02), sequences(1)
     originals = ALL[[0, 90, 255]]
-    options = dict(wanted=Wanted(num_distances=L + 1), width=1)
-    found = search_points(task, task.env.paths(originals), config.objective.for_frontier, calls=60, **options)
+    found = searched(task, originals, config, calls=60, width=1)
     for i, original in enumerate(originals):
         truth = np.maximum.accumulate(truth_of(task, original, config))
         proved = found.limit[i] <= truth + 1e-4

@@ -70,20 +70,19 @@ def ladders(
             rejected.append(f"{typed!r}: {error}")
             continue
         for own, aim in zip(asked, aims, strict=True):
-            own.append(dataclasses.replace(aim, task=aim.task.replace(constraints=constraints)))
+            own.append(aim)
     for place, (author, aims) in enumerate(zip(authors, asked, strict=True)):
         if aims:
-            found = _searched(author, aims, config)
+            found = _searched(author, aims, config, constraints)
             if len(found):
                 rungs = _rungs(found, aims, config.lambda_path)
                 frames.append(rungs.with_columns(author=pl.lit(author.name), place=place))
             for i in np.setdiff1d(np.arange(len(aims)), found.index):
                 said = f"found no {aims[i].towards} rewriting of at most {max_words} words"
                 rejected.append(f"{aims[i].typed!r}: {said}")
-    table = pl.concat(frames) if frames else pl.DataFrame()
-    if not len(table):
+    if not frames:
         return pl.DataFrame(), rejected
-    table = table.sort("number", "place", "distance").drop("place")
+    table = pl.concat(frames).sort("number", "place", "distance").drop("place")
     return table.hstack(_opinions(judges, authors, table)), rejected
 
 
@@ -112,7 +111,9 @@ def _aim(
     return _Aim(number, typed, aim, original, towards, _marks(author, typed))
 
 
-def _searched(author: Author | LanguageModel, aims: Sequence[_Aim], config: Config) -> Frontier:
+def _searched(
+    author: Author | LanguageModel, aims: Sequence[_Aim], config: Config, constraints: Constraints | None
+) -> Frontier:
     """The frontiers of some sentences, side by side, by a beam alone: what a proof would take grows with the
     vocabulary."""
     rows, actions = zip(
@@ -121,7 +122,8 @@ def _searched(author: Author | LanguageModel, aims: Sequence[_Aim], config: Conf
     originals, length = Paths.from_lists(rows, actions), aims[0].task.env.length
     try:
         options: dict[str, Any] = dict(method="search", calls=0, max_edits=length)
-        return frontier(stack([aim.task for aim in aims]), originals, config, **options)
+        tasks = stack([aim.task.replace(constraints=constraints) for aim in aims])
+        return frontier(tasks, originals, config, **options)
     finally:  # in place of what came of it
         for aim in aims:
             aim.task.env.check()
