@@ -1,5 +1,8 @@
 """Sequences judged by plain Python, and what a world of sequences may be told: against the same in JAX, or by hand."""
 
+import itertools
+from collections import Counter
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,6 +103,43 @@ def test_worlds_of_different_judges_share_a_program():
     paid = [float(step(env, env.default_params, after(env, [3]))) for env in (one, other)]
     np.testing.assert_allclose(paid, voted([np.array([3])])[0, ::-1], rtol=1e-6)
     assert step._cache_size() == 1
+
+
+def test_judges_of_one_function_read_the_layers_of_a_stack_together():
+    names, calls = "a.bc", []
+
+    def counted(words):
+        calls.append(words)
+        return voted([np.array([names.index(letter) for letter in word], np.int32) for word in words])
+
+    def tasks():
+        reads = lambda symbols: "".join(names[s] for s in symbols)  # noqa: E731
+        return [task_of(world(OnHost(counted, num_classes=2, reads=reads)), seed) for seed in range(3)]
+
+    def rows(task, index):
+        found = pprjax.frontier(task, originals[index], CONFIG, method="search", calls=0)
+        return found.paths.to_lists()
+
+    originals = tasks()[0].env.paths([[2, 2, 0], [0], [3, 2]])
+    together = rows(pprjax.stack(tasks()), slice(None))
+    many, calls[:] = list(calls), []
+    assert together == [path for i, task in enumerate(tasks()) for path in rows(task, [i])]
+    assert max(Counter(itertools.chain(*many)).values()) == 3  # each for itself, and once
+    layers = [sum(len(words) > 1 for words in called) for called in (many, calls)]
+    assert layers[0] <= L + 1 < layers[1]
+
+
+def test_what_one_function_raises_is_told_to_all_that_share_it_and_to_no_other():
+    def raises(_):
+        raise RuntimeError("no opinion")
+
+    envs = [world(OnHost(f, num_classes=2)) for f in (raises, voted, raises)]
+    stacked = pprjax.stack([task_of(env) for env in envs])
+    with pytest.raises(RuntimeError, match="no opinion"):
+        pprjax.frontier(stacked, envs[0].paths([[2], [2], [2]]), CONFIG, method="search", calls=0)
+    envs[1].check()
+    with pytest.raises(RuntimeError, match="no opinion"):
+        envs[2].check()
 
 
 def test_what_it_raises_is_raised_by_check_once():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -24,12 +24,14 @@ class OnHost:
     """A judge that is a function of Python or NumPy, of many sequences at once. It reads each sequence once.
 
     What it raises does not stop a program: the probabilities are NaN, and `check` raises it. A world keeps its judge.
+    Judges of one and the same function, of several worlds in a stack, are read in one call of it.
 
     Args:
         probs: of a list of N sequences, int32[n] each, the probability of each class: float[N, C].
         num_classes: C ≥ 2.
         takes: of these probabilities, as float64[N, C], the classes that each sequence is taken for: bool[N, C];
             default those above one half.
+        reads: what `probs` is given of each sequence, as its text; default the sequence.
 
     Raises:
         ValueError: num_classes is below 2.
@@ -37,14 +39,15 @@ class OnHost:
 
     def __init__(
         self,
-        probs: Callable[[list[np.ndarray]], Any],
+        probs: Callable[[list[Any]], Any],
         *,
         num_classes: int,
         takes: Callable[[np.ndarray], Any] | None = None,
+        reads: Callable[[np.ndarray], Any] | None = None,
     ):
         if num_classes < 2:
             raise UserError(f"num_classes: expected at least 2, got {num_classes}")
-        self.probs, self.num_classes, self._takes = probs, num_classes, takes
+        self.probs, self.num_classes, self._takes, self.reads = probs, num_classes, takes, reads
         self._known: dict[bytes, np.ndarray] = {}
         self._error: Exception | None = None
         self._number = register(self)
@@ -59,29 +62,29 @@ class OnHost:
         if error is not None:
             raise error
 
-    def read(self, symbols: Int[np.ndarray, "N L"]) -> Float[np.ndarray, "N 2*C"]:
-        """Of each sequence, PAD after its last symbol, the probabilities of the classes and whether it is taken for
-        each. Those that were read before are not read again. Never raises."""
+    def unread(self, symbols: Int[np.ndarray, "N L"]) -> dict[bytes, Any]:
+        """What `probs` is still to be given of these sequences, PAD after the last symbol of each."""
         if len(self._known) > REMEMBERED:
             self._known = {}
-        keys = [row.tobytes() for row in symbols]
-        new = {key: row for key, row in zip(keys, symbols, strict=True) if key not in self._known}
-        try:
-            if new:
-                self._known |= zip(new, self._judged(list(new.values())), strict=True)
-            return np.stack([self._known[key] for key in keys])
-        except Exception as error:  # one may not leave a callback; `check` raises it
-            self._error = error
-            return np.tile(np.repeat(np.array([np.nan, 0.0], np.float32), self.num_classes), (len(keys), 1))
+        new = {row.tobytes(): row[row != PAD] for row in symbols}
+        return {
+            key: row if self.reads is None else self.reads(row) for key, row in new.items() if key not in self._known
+        }
 
-    def _judged(self, rows: list[np.ndarray]) -> Float[np.ndarray, "N 2*C"]:
-        probs = np.asarray(self.probs([row[row != PAD] for row in rows]), np.float64)
-        if probs.shape != (len(rows), self.num_classes):
-            raise UserError(f"probs: expected float[{len(rows)}, {self.num_classes}], got shape {probs.shape}")
-        if not ((probs >= 0) & (probs <= 1)).all():
-            raise UserError(f"probs: expected probabilities in [0, 1], got {probs.min():.4g} to {probs.max():.4g}")
+    def learn(self, keys: Iterable[bytes], probs: Float[np.ndarray, "N C"]) -> None:
+        """Remember what `probs` said, and which classes that is taken for."""
         takes = probs > 0.5 if self._takes is None else np.asarray(self._takes(probs), bool)
-        return np.concatenate([probs, takes], axis=1).astype(np.float32)
+        self._known |= zip(keys, np.concatenate([probs, takes], axis=1).astype(np.float32), strict=True)
+
+    def fail(self, error: Exception) -> None:
+        """Keep what was raised, for `check`."""
+        self._error = error
+
+    def opinion(self, symbols: Int[np.ndarray, "N L"]) -> Float[np.ndarray, "N 2*C"]:
+        """Of each sequence, once it was read, the probabilities of the classes and whether it is taken for each; NaN
+        and False where reading it failed."""
+        nothing = np.repeat(np.array([np.nan, 0.0], np.float32), self.num_classes)
+        return np.stack([self._known.get(row.tobytes(), nothing) for row in symbols])
 
 
 @struct.dataclass
@@ -120,10 +123,37 @@ def _read(width: int, numbers: Any, symbols: Any, asked: Any) -> Float[np.ndarra
     """
     numbers, symbols, asked = np.asarray(numbers), np.asarray(symbols), np.asarray(asked)
     read = np.zeros((*asked.shape, width), np.float32)
-    for number in np.unique(numbers[asked]):
-        judge = registered(number)
-        if judge is None:
-            raise ReferenceError("classifier: its OnHost is gone; keep the world as long as its parameters")
-        rows = asked & (numbers == number)
-        read[rows] = judge.read(symbols[rows])
+    rows = {number: asked & (numbers == number) for number in np.unique(numbers[asked]).tolist()}
+    judges = {number: registered(number) for number in rows}
+    if None in judges.values():
+        raise ReferenceError("classifier: its OnHost is gone; keep the world as long as its parameters")
+    left = dict(judges)
+    while left:
+        probs = next(iter(left.values())).probs
+        together = {number: judge for number, judge in left.items() if judge.probs == probs}
+        _judge(probs, [(judge, symbols[rows[number]]) for number, judge in together.items()])
+        left = {number: judge for number, judge in left.items() if number not in together}
+    for number, judge in judges.items():
+        read[rows[number]] = judge.opinion(symbols[rows[number]])
     return read
+
+
+def _judge(probs: Callable[[list[Any]], Any], asked: Sequence[tuple[OnHost, Int[np.ndarray, "n L"]]]) -> None:
+    """Let judges of one function read what they have not yet read, in one call of it. Never raises."""
+    try:
+        unread = [judge.unread(symbols) for judge, symbols in asked]
+        new = [sequence for sequences in unread for sequence in sequences.values()]
+        if not new:
+            return
+        said = np.asarray(probs(new), np.float64)
+        num_classes = asked[0][0].num_classes  # theirs all: one program's width
+        if said.shape != (len(new), num_classes):
+            raise UserError(f"probs: expected float[{len(new)}, {num_classes}], got shape {said.shape}")
+        if not ((said >= 0) & (said <= 1)).all():
+            raise UserError(f"probs: expected probabilities in [0, 1], got {said.min():.4g} to {said.max():.4g}")
+        ends = np.cumsum([len(sequences) for sequences in unread])
+        for (judge, _), sequences, part in zip(asked, unread, np.split(said, ends[:-1]), strict=True):
+            judge.learn(sequences, part)
+    except Exception as error:  # one may not leave a callback; `check` raises it
+        for judge, _ in asked:
+            judge.fail(error)

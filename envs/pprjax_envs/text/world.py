@@ -69,15 +69,24 @@ class Alphabet(Protocol):
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A judge of sentences as one of tokens. Called on the host only."""
+class Spelling:
+    """The sentence that tokens are. Called on the host only."""
 
-    judge: SentenceJudge
     alphabet: Alphabet
 
-    def __call__(self, sentences: list[np.ndarray]) -> Float[np.ndarray, "N 2"]:
+    def __call__(self, tokens: Int[np.ndarray, " n"]) -> str:
+        return self.alphabet.text_of(tokens)
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """A judge of sentences as one of classes: two of one judge are equal, so that they are asked together."""
+
+    judge: SentenceJudge
+
+    def __call__(self, sentences: list[str]) -> Float[np.ndarray, "N 2"]:
         """How negative and how positive they are: 1 - score and score."""
-        scores = np.asarray(self.judge([self.alphabet.text_of(tokens) for tokens in sentences]), float)
+        scores = np.asarray(self.judge(sentences), float)
         return np.stack([1.0 - scores, scores], axis=1)
 
     def takes(self, probs: Float[np.ndarray, "N 2"]) -> Bool[np.ndarray, "N 2"]:
@@ -96,8 +105,9 @@ def sentence_env(
     """Sentences, written token by token. The end pays how much of the wanted sentiment a judge finds, in [0, 1].
 
     A symbol is a token, any that the alphabet may write, and a sentence has one at least. The judge reads every prefix
-    that a search keeps, and each once: a search follows what it finds. It is asked on the host, see
-    `pprjax_envs.sequence.OnHost`: its scores are NaN where it raises, and the world's `check` raises it.
+    that a search keeps, and each once: a search follows what it finds. It is asked on the host, of all sentences of a
+    stack together, see `pprjax_envs.sequence.OnHost`: its scores are NaN where it raises, and the world's `check`
+    raises it.
 
     Args:
         alphabet: the tokens.
@@ -113,15 +123,15 @@ def sentence_env(
         raise UserError(f"towards: expected positive or negative, got {towards!r}")
     if max_words < 1:
         raise UserError(f"max_words: expected at least 1, got {max_words}")
-    reading = Reading(VADER() if judge is None else judge, alphabet)
+    opinion = Opinion(VADER() if judge is None else judge)
     return SequenceEnv(
-        OnHost(reading, num_classes=len(CLASSES), takes=reading.takes),
+        OnHost(opinion, num_classes=len(CLASSES), takes=opinion.takes, reads=Spelling(alphabet)),
         CLASSES.index(towards),
         num_symbols=alphabet.num_tokens,
         length=(1, max_words),
         end=alphabet.end,
         offered=Offered(symbols=alphabet.written, action_set_size=alphabet.num_tokens if size is None else size),
-        guide=Guide(weight=CONVICTION, effects=_moods(reading, towards), every_end=True),
+        guide=Guide(weight=CONVICTION, effects=_moods(opinion.judge, alphabet, towards), every_end=True),
     )
 
 
@@ -183,15 +193,14 @@ def log_probs(author: Author | LanguageModel, texts: Sequence[str]) -> Float[np.
 
 
 def _alphabet(task: Task) -> Alphabet:
-    reading = getattr(getattr(task.env, "classifier", None), "probs", None)
-    if not isinstance(reading, Reading):
+    spelling = getattr(getattr(task.env, "classifier", None), "reads", None)
+    if not isinstance(spelling, Spelling):
         raise TypeError(f"task: expected one of `text.task`, or of a `text.sentence_env`, got {task}")
-    return reading.alphabet
+    return spelling.alphabet
 
 
-def _moods(reading: Reading, towards: Towards) -> Float[np.ndarray, " V"]:
+def _moods(judge: SentenceJudge, alphabet: Alphabet, towards: Towards) -> Float[np.ndarray, " V"]:
     """What a judge that goes by words thinks of each word alone, above what it thinks of none; 0 of any other judge."""
-    judge, alphabet = reading.judge, reading.alphabet
     if not getattr(judge, "by_words", False):
         return np.zeros(alphabet.num_tokens, np.float32)
     texts = [alphabet.text_of([t]) if there else "" for t, there in enumerate(alphabet.written)]
