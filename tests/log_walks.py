@@ -42,6 +42,15 @@ WALKS = walks(60, 0)
 NAMED = pprjax.Columns(action="action", reward="reward")
 
 
+def regrets_of(fitted, agent):
+    """What each step costs an agent: of each state and next state."""
+    probs, steps = fitted.probs(agent), fitted.steps
+    best = np.zeros(len(fitted.states))
+    np.maximum.at(best, steps.state, probs)
+    costs = np.log(probs / best[steps.state])
+    return {(s, t): c for s, t, c in zip(steps.state.tolist(), steps.target.tolist(), costs.tolist(), strict=True)}
+
+
 def job(folder, out="out.parquet", **options) -> Job:
     """The log in a file and in chunks, certified."""
     file = folder / "log.csv"

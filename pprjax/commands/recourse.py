@@ -19,6 +19,7 @@ from pprjax.logs import jobs
 from pprjax.logs.answers import count_met
 from pprjax.logs.chunks import CHUNK, Fitting, Job
 from pprjax.logs.columns import Columns
+from pprjax.logs.fit import asks_ends
 from pprjax.logs.fitted import Fitted
 from pprjax.logs.frames import LOG_CONFIG, Search, check
 from pprjax.logs.log import Log, placed
@@ -95,7 +96,7 @@ def main(
     check_config(config, 1)  # before minutes of reading
     check_own_steps(config.objective, fitting)
     if dry_run:
-        found = read_log(log, columns, strict=strict)
+        found = read_log(log, columns, strict=strict, closed=asks_ends(fitting.goal))
         print(_read(found))
         fitted = fitting.fit(found)  # what is wrong with the goal is said now
         check(fitted, config, search)

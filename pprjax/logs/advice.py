@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from itertools import pairwise
 
+from pprjax.logs.log import CLOSE
 from pprjax.logs.words import counted
 
 RUNGS = 5
@@ -52,6 +53,7 @@ def custom(row: dict, steps: list[dict]) -> str:
         return ""
     state, action = rarest = min(new, key=lambda step: times[step] / every[step[0]])
     done = f"went to {spelled(action)} next" if _went(row) else f"did {spelled(action)}"
+    done = "ended" if action == CLOSE else done
     return f"After {spelled(state)}, {row['agent']} {done} {times[rarest]:,} of {counted(every[state], 'time')}."
 
 

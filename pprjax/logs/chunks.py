@@ -14,7 +14,7 @@ import polars as pl
 from pprjax.config import Config
 from pprjax.io import replacing
 from pprjax.logs.columns import Columns
-from pprjax.logs.fit import fit_log
+from pprjax.logs.fit import asks_ends, fit_log
 from pprjax.logs.fitted import Fitted
 from pprjax.logs.frames import LOG_CONFIG, Advance, Search, answered, check
 from pprjax.logs.log import Log
@@ -52,8 +52,9 @@ class Fitting:
     """What `pprjax.fit_log` is asked for."""
 
     goal: str | None = None
-    """what a recourse must do: "state=X", "reward>=x", or "good"; "visits=X" and "avoids=X", after a comma or alone,
-    say what it must pass or not; without a goal, every path gets a recourse."""
+    """what a recourse must do: "state=X", to reach X, where it then ends; "ends=X", to end in X, which it may pass
+    before; "reward>=x"; or "good". "visits=X" and "avoids=X", after a comma or alone, say what it must pass or not.
+    Without a goal, every path gets a recourse."""
     max_steps: int | None = None
     """the largest number of actions of a recourse; by default, 4 more than the longest path has."""
     deterministic: bool = False
@@ -134,7 +135,8 @@ def begin(job: Job) -> tuple[Log, Fitted]:
         shutil.rmtree(job.work / name, ignore_errors=True)
     for name in ("done", "rungs"):
         (job.work / name).mkdir(parents=True)
-    log = read_log(job.source, job.columns, strict=job.strict, folder=job.work / "log")
+    closed = asks_ends(job.fitting.goal)
+    log = read_log(job.source, job.columns, strict=job.strict, closed=closed, folder=job.work / "log")
     log.save()
     fitted = job.fitting.fit(log)
     check(fitted, job.config, job.search)

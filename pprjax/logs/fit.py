@@ -11,12 +11,13 @@ import numpy as np
 import polars as pl
 from jaxtyping import Bool, Int
 
-from pprjax import goals
+from pprjax import declare, goals
 from pprjax.constraints import Constraints
+from pprjax.declare import Rule
 from pprjax.errors import UserError
 from pprjax.logs import imitation, marks
 from pprjax.logs.fitted import Fitted, numbers
-from pprjax.logs.log import END, Log, held_out
+from pprjax.logs.log import CLOSE, END, Log, held_out
 from pprjax.logs.mining import mined
 from pprjax.logs.rules import check_goal, parsed
 from pprjax.logs.steps import Steps
@@ -55,13 +56,14 @@ def fit_log(
     actions, where an action is to go to the next state.
 
     Args:
-        goal: "state=X": to arrive in state X, where a path then ends; "reward>=x": to earn x; "good": to end in a
+        goal: "state=X": to arrive in state X, where a path then ends; "ends=X": to end in state X, which it may pass
+            before, of a log that is read with closed=True; "reward>=x": to earn x; "good": to end in a
             state in which more of the logged paths were labelled good than bad, of those that have visited, or not,
             the same of at most two marked states where that tells better (`pprjax.logs.marks`), and in which at least
             SELDOM of the paths that came there ended; None: Eq. 5 as printed.
-            "visits=X" and "avoids=X": to have passed state X, or not; after "state=…", or alone, where it means a path
-            that ends where at least as many paths of the log ended as went on. Several are parted by commas and must
-            all hold.
+            "visits=X" and "avoids=X": to have passed state X, or not; after "state=…" or "ends=…", or alone, where it
+            means a path that ends where at least as many paths of the log ended as went on. Several are parted by
+            commas and must all hold.
         smoothing: m, above 0; default: of a few, the best on held-out paths.
         max_steps: the largest number of actions of a recourse; default: ROOM more than the longest path has.
         deterministic: the same action in the same state always leads to the same next state.
@@ -109,6 +111,9 @@ def fit_log(
         edges=log.edges,
         own=numbered.group_by("agent", "state", "action").agg(pl.col("count").sum()).sort("agent", "state", "action"),
         rules=parsed(rules, states),
+        goal_rules=wanted.rules,
+        arrival=wanted.arrival,
+        went_on=0 if wanted.arrival is None else _went_on(log, str(states[wanted.arrival])),
         max_regret=max_regret,
     )
     check_goal(fitted.rules, rules, wanted.ends, wanted.marks, goal)
@@ -150,20 +155,34 @@ class _Wanted(NamedTuple):
     marks: Int[np.ndarray, " k"] = np.zeros(0, np.int32)
     accuracy: float = float("nan")  # where it was learned
     learned: bool = False  # from labels
+    rules: tuple[Rule, ...] = ()  # on the way to where it ends
+    arrival: int | None = None  # the state X of "state=X"
+
+
+def asks_ends(goal: str | None) -> bool:
+    """Whether a goal is on where paths end, for which a log is to be read with closed=True."""
+    return goal is not None and any(re.match(r"ends\s*=", clause) for clause in _clauses(goal))
+
+
+def _clauses(goal: str) -> list[str]:
+    return [clause.strip() for clause in re.split(r",(?=\s*(?:state|ends|visits|avoids)\s*=)", goal)]
 
 
 def _wanted(goal: str | None, log: Log, states: np.ndarray, visits: Int[np.ndarray, " S"], most_marks: int) -> _Wanted:
     """What the words of the goal mean in this log; `visits` says how often paths went on from each state."""
     if goal is None:
         return _Wanted()
-    clauses = [clause.strip() for clause in re.split(r",(?=\s*(?:state|visits|avoids)\s*=)", goal)]
-    if any(re.match(r"(visits|avoids)\s*=", clause) for clause in clauses):
+    clauses = _clauses(goal)
+    if asks_ends(goal) and not log.closed:
+        raise UserError("goal: ends=X takes a log that was read with closed=True, which says where paths end")
+    if any(re.match(r"(ends|visits|avoids)\s*=", clause) for clause in clauses):
         return _passing(clauses, goal, states, _ended(log, states) >= visits, most_marks)
     found = re.fullmatch(r"\s*(state|reward|good)\s*(=|>=)?\s*(.*?)\s*", goal, re.DOTALL)
     match found.groups() if found else None:
         case ("state", "=", value):
-            ends = np.arange(len(states)) == _number(value, states)
-            return _Wanted(goals.ends_in(ends), ends)
+            arrival = _number(value, states)
+            ends = np.arange(len(states)) == arrival
+            return _Wanted(goals.ends_in(ends), ends, arrival=arrival)
         case ("reward", ">=", value):
             if not log.rewarded:
                 raise UserError("goal: reward>= needs a column of rewards; name it with `reward`")
@@ -185,14 +204,16 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, visits: Int[np.ndarr
                 )
             return _Wanted(goals.ends_in(good), good, told.marks, told.accuracy, learned=True)
     raise UserError(
-        f'goal: expected "state=X", "visits=X", "avoids=X", "reward>=x" or "good", got {goal!r}{_meant(goal, states)}'
+        f'goal: expected "state=X", "ends=X", "visits=X", "avoids=X", "reward>=x" or "good", got {goal!r}'
+        f"{_meant(goal, states)}"
     )
 
 
 def _number(name: str, states: np.ndarray) -> int:
     found = np.flatnonzero([str(s) == name for s in states.tolist()])
     if not found.size:
-        parted = "; clauses of a goal are parted by commas" if re.search(r"\s(state|visits|avoids)\s*=", name) else ""
+        several = re.search(r"\s(state|ends|visits|avoids)\s*=", name)
+        parted = "; clauses of a goal are parted by commas" if several else ""
         raise UserError(f"goal: {unknown_state(name, states.tolist())}{parted}")
     return int(found[0])
 
@@ -211,19 +232,22 @@ def _passing(
     Args:
         usual: where a path ends if no state is named.
     """
-    arrive, wanted = usual, {}
+    arrive, wanted, rules = usual, {}, ()
     for clause in clauses:
-        found = re.fullmatch(r"(state|visits|avoids)\s*=\s*(.*)", clause, re.DOTALL)
+        found = re.fullmatch(r"(state|ends|visits|avoids)\s*=\s*(.*)", clause, re.DOTALL)
         if found is None:
             raise UserError(
-                f'goal: expected "state=X", "visits=X" or "avoids=X" between commas, got {clause!r}'
+                f'goal: expected "state=X", "ends=X", "visits=X" or "avoids=X" between commas, got {clause!r}'
                 f"{_meant(clause, states)}"
             )
         number = _number(found[2], states)
-        if found[1] == "state" and arrive is not usual:
+        if found[1] in ("state", "ends") and arrive is not usual:
             raise UserError(f"goal: expected one state to end in, got {goal!r}")
         if found[1] == "state":
             arrive = np.arange(len(states)) == number
+        elif found[1] == "ends":
+            close = _number(CLOSE, states)
+            arrive, rules = np.arange(len(states)) == close, (declare.chain_precedence(number, close),)
         elif wanted.setdefault(number, found[1]) != found[1]:
             raise UserError(f"goal: expected to visit or to avoid {found[2]!r}, got both in {goal!r}")
     if len(wanted) > most_marks:
@@ -231,13 +255,20 @@ def _passing(
     bits = np.arange(2 ** len(wanted))[:, None] >> np.arange(len(wanted)) & 1
     kept = (bits == [kind == "visits" for kind in wanted.values()]).all(1)
     ends = (kept[:, None] & arrive).ravel()
-    return _Wanted(goals.ends_in(ends), ends, np.array(list(wanted), np.int32))
+    return _Wanted(goals.ends_in(ends), ends, np.array(list(wanted), np.int32), rules=rules)
 
 
 def _ended(log: Log, states: np.ndarray) -> Int[np.ndarray, " S"]:
     """How many paths of the log ended in each state."""
     last = pl.concat([paths.select(pl.col("states").list.last()).to_series() for paths in log.frames()])
     return np.bincount(numbers(last, states), minlength=len(states))
+
+
+def _went_on(log: Log, state: str) -> int:
+    """How many paths of the log came to a state and ended elsewhere."""
+    states = pl.col("states")
+    went_on = states.list.contains(state) & (states.list.last() != state)
+    return sum(int(paths.select(went_on.sum()).item()) for paths in log.frames())
 
 
 def _votes(

@@ -23,7 +23,7 @@ from pprjax.io import output_folder, write_json, write_table
 from pprjax.logs import imitation, marks
 from pprjax.logs.bins import Edges
 from pprjax.logs.steps import Steps
-from pprjax.logs.words import NEAREST, listed
+from pprjax.logs.words import NEAREST, counted, listed
 from pprjax.paths import PAD, Paths
 from pprjax.policy import TablePolicy
 from pprjax.ragged import Ragged, tiled
@@ -55,6 +55,9 @@ class Fitted:
     own: pl.DataFrame  # agent, state, action (their numbers), count; sorted
     edges: Edges = dataclasses.field(default_factory=dict)  # where the bins of the state's columns meet
     rules: tuple[Rule, ...] = ()  # that every recourse keeps, of states by their numbers
+    goal_rules: tuple[Rule, ...] = ()  # and what a goal on where a path ends asks of it
+    arrival: int | None = None  # the state X of a goal "state=X"
+    went_on: int = 0  # paths of the log that came to it and ended elsewhere
     rules_left_out: int = 0  # that all good paths keep and no recourse is held to, see `pprjax.logs.mining`
     max_regret: float | None = None  # the most that a step of a recourse may cost, in nats; None: any
 
@@ -67,6 +70,11 @@ class Fitted:
     def transition(self) -> Float[np.ndarray, "S A S"] | None:
         """The same as a table of all S next states, for small worlds."""
         return None if self.successors is None else self.successors.table()
+
+    @property
+    def all_rules(self) -> tuple[Rule, ...]:
+        """What every recourse keeps, for the goal or beside it."""
+        return (*self.rules, *self.goal_rules)
 
     @property
     def evidence(self) -> tuple[int, int]:
@@ -121,7 +129,7 @@ class Fitted:
         if chances is not None:
             params = self.env.with_chances(params, marks.chances(chances, self.marks))
         policy = TablePolicy(jax.tree.map(jnp.asarray, self.world_probs(agent)))
-        constraints = Constraints(rules=self.rules, max_regret=self.max_regret)
+        constraints = Constraints(rules=self.all_rules, max_regret=self.max_regret)
         return Task(self.env, policy, goal=self.goal, params=params, constraints=constraints)
 
     def to_columns(self, paths: Paths) -> Paths:
@@ -206,7 +214,7 @@ class Fitted:
             if self.marks.size and not self.learned_goal:
                 possible = self.ends.reshape(-1, len(self.states)).any(1)
                 met &= possible[marks.visited(states, self.marks)[:, -1]]
-        return met & product(self.rules).accepts(self.until_met(states)) if self.rules else met
+        return met & product(self.all_rules).accepts(self.until_met(states)) if self.all_rules else met
 
     def _arrives(self, states: Int[np.ndarray, "B N"]) -> Bool[np.ndarray, "B N"]:
         """Where paths meet a goal on states."""
@@ -221,7 +229,12 @@ class Fitted:
         return np.where(np.pad(arrived[:, :-1], ((0, 0), (1, 0))), PAD, states)
 
     def notes(self) -> list[str]:
-        """What was told from labels: where a good path ends, a line; else none."""
+        """What a user may not expect of the goal, a line each: where labels say that a good path ends, and that paths
+        went on from where the goal is to arrive."""
+        if self.went_on:
+            name = self.states[self.arrival]
+            went = f"{counted(self.went_on, 'path')} came to {str(name)!r} and ended elsewhere"
+            return [f"{went}: what came after does not count. ends={name} asks where a path ends."]
         if not self.learned_goal:
             return []
         ends = self._named_ends()

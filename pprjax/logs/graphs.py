@@ -84,9 +84,9 @@ def _memory(fitted: Fitted) -> tuple[Int[np.ndarray, "M S"], np.ndarray, np.ndar
     size = len(fitted.states)
     bit = marks.visited(np.arange(size)[:, None], fitted.marks)[:, 0]
     bits = np.arange(2 ** len(fitted.marks))[:, None] | bit
-    if not fitted.rules:
+    if not fitted.all_rules:
         return bits.astype(np.int32), np.ones(len(bits), bool), np.zeros(len(bits), bool)
-    rules = product(fitted.rules)
+    rules = product(fitted.all_rules)
     place = np.minimum(np.searchsorted(rules.symbols, np.arange(size)), len(rules.symbols) - 1)
     kind = np.where(rules.symbols[place] == np.arange(size), place, len(rules.symbols))
     after = bits[:, None] * rules.num_states + rules.next_state[:, kind][None]

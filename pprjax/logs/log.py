@@ -21,10 +21,13 @@ HELD_OUT = 10
 
 TABLES = ("counts", "alone", "rejected")
 SIZES = ("num_paths", "longest", "num_rows", "left_out", "ends", "torn", "shared", "alike")
-SAYS = (*SIZES, "acted", "rewarded", "labelled", "files", "unused", "edges")
+SAYS = (*SIZES, "acted", "rewarded", "labelled", "closed", "files", "unused", "edges")
 
 END = "end after "
 """How the name of a state begins to which the action of a last row leads."""
+
+CLOSE = "(end)"
+"""The state to which every path of a closed log comes after its last, and the action that leads there."""
 
 LINES = 2**40
 """Line l of file f is number f · LINES + l."""
@@ -40,6 +43,7 @@ class Log:
     acted: bool  # the log says what was done; else an action is to go to the next state
     rewarded: bool  # and what steps paid
     labelled: bool  # and which paths were good
+    closed: bool  # every path comes to CLOSE after its last state
     files: tuple[str, ...]  # their names, in the order in which they were read
     counts: pl.DataFrame  # agent, state, action, next, held, count, reward (summed), first (see `place`)
     alone: pl.DataFrame  # agent, state: of paths of one state
@@ -128,6 +132,8 @@ class Log:
                 f"{self.ends:,} of {self.num_paths:,} paths end with {last}, which leads to an end of its own; "
                 f"{self.num_paths - self.ends:,} in a state."
             )
+        if self.closed:
+            lines.append(f"Where a path ends is a step as well: from its last state it goes to {CLOSE}.")
         return lines
 
     def frames(self) -> Iterator[pl.DataFrame]:

@@ -21,7 +21,7 @@ from pprjax.declare import Rule
 from pprjax.errors import UserError
 from pprjax.logs.answers import Originals
 from pprjax.logs.fitted import Fitted, numbers
-from pprjax.logs.log import Log
+from pprjax.logs.log import CLOSE, Log
 from pprjax.paths import PAD
 
 STRONGEST = (
@@ -175,12 +175,15 @@ def _most_visited(fitted: Fitted, log: Log) -> Int[np.ndarray, " F"]:
     arrived = numbers(log.counts["next"], fitted.states).to_numpy()
     visits: Float[np.ndarray, " S"] = np.bincount(arrived, log.counts["count"].to_numpy(), len(fitted.states))
     visits = np.maximum(visits, fitted.steps.visits)
-    return np.sort(np.argsort(-visits, kind="stable")[:MOST_MINED])
+    if log.closed:  # what is so of all paths is no rule of some
+        visits[fitted.states == CLOSE] = -1
+    most = min(MOST_MINED, len(visits) - log.closed)
+    return np.sort(np.argsort(-visits, kind="stable")[:most])
 
 
 def _held(fitted: Fitted, candidates: Sequence[Rule]) -> tuple[tuple[Rule, ...], int]:
     """The given rules and those that are held of the candidates; and how many are not that do not follow from them."""
-    given = declare.product(fitted.rules) if fitted.rules else None
+    given = declare.product(fitted.all_rules) if fitted.all_rules else None
     most = MOST_STATES * (1 if given is None else given.num_states)
     held, all_of, left_out = list(fitted.rules), given, 0
     implied = _of_goal(fitted)

@@ -37,7 +37,14 @@ EDGE = ("agent", "state", "action", "next", "held")
 """The columns by which steps are counted."""
 
 
-def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False, folder: Path | None = None) -> Log:
+def read_log(
+    source: Any,
+    columns: Columns = Columns(),
+    *,
+    strict: bool = False,
+    closed: bool = False,
+    folder: Path | None = None,
+) -> Log:
     """Read a log.
 
     A path is rejected, and the line and reason noted in `rejected`, if one of its rows lacks a value or has NaN for
@@ -51,6 +58,8 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
             by commas, semicolons, tabs or bars. CSV and JSONL may be packed (.gz, .zst), XES too (.gz).
         columns: what its columns are called; see `Log.columns` for what was found.
         strict: raise an error at the first bad row that is met, instead of rejecting its path.
+        closed: where a path ends is a step as well, from its last state to "(end)", so that it is told apart from what
+            a path passes; needed by a goal "ends=X" of `fit_log`.
         folder: where whole paths are kept; default a temporary folder that goes with the Log.
 
     Raises:
@@ -70,7 +79,7 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         frame = pl.read_parquet(sorted(bucket.glob("*.parquet")))
         if taken.agent is None:
             frame = frame.with_columns(agent=pl.lit(EVERYONE))
-        whole, bad = assemble(frame, taken, survey, survey.counted and not rows.left_out)
+        whole, bad = assemble(frame, taken, survey, counted=survey.counted and not rows.left_out, closed=closed)
         if strict and bad.height:
             row = bad.sort("file", "line").row(0, named=True)
             raise UserError(f"{placed(row['file'], row['line'])}: {row['reason']}")
@@ -101,6 +110,7 @@ def read_log(source: Any, columns: Columns = Columns(), *, strict: bool = False,
         acted=taken.action is not None,
         rewarded=taken.reward is not None,
         labelled=taken.good is not None,
+        closed=closed,
         files=tuple(part.name for part in found),
         counts=_summed([c.counts for c in counted]),
         alone=pl.concat([c.alone for c in counted]).unique().sort("agent", "state"),

@@ -9,7 +9,7 @@ import polars as pl
 from pprjax.errors import UserError
 from pprjax.logs.bins import Edges, binned
 from pprjax.logs.columns import Columns
-from pprjax.logs.log import END
+from pprjax.logs.log import CLOSE, END
 from pprjax.logs.sources import LINE
 from pprjax.logs.times import KIND, NUMBER, REST, WHOLE, ordered
 
@@ -156,7 +156,9 @@ def _shared(rows: pl.DataFrame) -> pl.Series:
     return each.group_by("path").agg(anew=anew.fill_null(False)).filter("anew")["path"]
 
 
-def assemble(rows: pl.DataFrame, columns: Columns, survey: Survey, counted: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
+def assemble(
+    rows: pl.DataFrame, columns: Columns, survey: Survey, *, counted: bool, closed: bool
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The whole paths of a bucket, and what is wrong with the others.
 
     A last row with an action, or without actions one that pays, leads to an end of its own, a state with its name.
@@ -164,6 +166,10 @@ def assemble(rows: pl.DataFrame, columns: Columns, survey: Survey, counted: bool
     Args:
         survey: of the whole log.
         counted: a gap between two steps that are whole numbers is an error.
+        closed: after its last state every path comes to the state CLOSE.
+
+    Raises:
+        ValueError: closed, and the log has a state of that name.
     """
     by = ("agent", "path") if survey.own else ("path",)
     rows = rows.with_columns(agent=pl.coalesce("agent", pl.col("agent").drop_nulls().first().over("path")))
@@ -182,7 +188,18 @@ def assemble(rows: pl.DataFrame, columns: Columns, survey: Survey, counted: bool
         good=pl.col("good").first(),
         ends=pl.col("ends").last(),
         places=pl.col("place").head(num_steps),
+        place=pl.col("place").last(),
     )
+    if closed:
+        if (rows["state"] == CLOSE).any():
+            raise UserError(f"state: {CLOSE!r} is what the end of every path is called; expected no state of that name")
+        close, last_place = pl.lit(CLOSE), pl.col("places").list.last()
+        paths = paths.with_columns(
+            states=pl.concat_list("states", close),
+            actions=pl.concat_list("actions", close) if acted else pl.col("actions"),
+            rewards=pl.concat_list("rewards", pl.lit(0.0)),
+            places=pl.concat_list("places", pl.coalesce(last_place, "place")),
+        )
     if not acted:
         paths = paths.with_columns(actions=pl.col("states").list.slice(1))
     return paths, rows.filter(pl.col("reason").is_not_null()).select(*REJECTED)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-from log_walks import NAMED, SMALL, WALKS, walks
+from log_walks import NAMED, SMALL, WALKS, regrets_of, walks
 
 import pprjax
 from pprjax.cli import main
@@ -17,15 +17,6 @@ from pprjax.logs.read import read_log
 CONFIG = pprjax.Config(lambda_path=2.0, lambda_policy=0.3)
 LOG = read_log(WALKS.drop("action", "reward"))
 MOST = 1.0
-
-
-def regrets_of(fitted, agent):
-    """What each step costs an agent: of each state and next state."""
-    probs, steps = fitted.probs(agent), fitted.steps
-    best = np.zeros(len(fitted.states))
-    np.maximum.at(best, steps.state, probs)
-    costs = np.log(probs / best[steps.state])
-    return {(s, t): c for s, t, c in zip(steps.state.tolist(), steps.target.tolist(), costs.tolist(), strict=True)}
 
 
 def ways(costs, path, goal, left, most):
