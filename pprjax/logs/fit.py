@@ -110,13 +110,13 @@ def fit_log(
         learned_goal=wanted.learned,
         edges=log.edges,
         own=numbered.group_by("agent", "state", "action").agg(pl.col("count").sum()).sort("agent", "state", "action"),
-        rules=parsed(rules, states),
+        rules=_before_close(parsed(rules, states), log, states),
         goal_rules=wanted.rules,
         arrival=wanted.arrival,
         went_on=0 if wanted.arrival is None else _went_on(log, str(states[wanted.arrival])),
         max_regret=max_regret,
     )
-    check_goal(fitted.rules, rules, wanted.ends, wanted.marks, goal)
+    check_goal(fitted.rules, rules, wanted.ends, wanted.marks, goal, wanted.rules)
     return mined(fitted, log) if mine_rules else fitted
 
 
@@ -262,6 +262,14 @@ def _ended(log: Log, states: np.ndarray) -> Int[np.ndarray, " S"]:
     """How many paths of the log ended in each state."""
     last = pl.concat([paths.select(pl.col("states").list.last()).to_series() for paths in log.frames()])
     return np.bincount(numbers(last, states), minlength=len(states))
+
+
+def _before_close(rules: tuple[Rule, ...], log: Log, states: np.ndarray) -> tuple[Rule, ...]:
+    """The rules as they are of paths that come to CLOSE after their last state."""
+    if not log.closed:
+        return rules
+    close = _number(CLOSE, states)
+    return tuple(declare.chain_precedence(rule.symbols[0], close) if rule.name == "last" else rule for rule in rules)
 
 
 def _went_on(log: Log, state: str) -> int:

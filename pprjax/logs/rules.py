@@ -43,6 +43,7 @@ def check_goal(
     ends: Bool[np.ndarray, " R"] | None,
     marks: Int[np.ndarray, " k"],
     goal: str | None,
+    goal_rules: tuple[Rule, ...] = (),
 ) -> None:
     """Raise a ValueError that names the rules which no path that meets the goal can keep, whatever its world.
 
@@ -51,10 +52,13 @@ def check_goal(
         ends: what meets a goal on states, R = S·2^k; None: the goal is none on states, and nothing is checked.
         marks: the states that it asks whether the path has visited.
         goal: in words.
+        goal_rules: what it asks of the way to its end.
     """
     if ends is None or not rules or not ends.any():
         return
-    arrives = meets(ends, marks, sorted({symbol for rule in rules for symbol in rule.symbols}))
+    arrives = meets(ends, marks, sorted({symbol for rule in (*rules, *goal_rules) for symbol in rule.symbols}))
+    if goal_rules:
+        arrives &= declare.product(goal_rules)
     if (arrives & declare.product(rules)).hopeless[0]:
         named = _as_typed(declare.contradiction(rules, arrives), rules, texts)
         raise UserError(f"rules: no path at all meets the goal {goal!r} and keeps {named}")

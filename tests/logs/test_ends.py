@@ -104,6 +104,18 @@ def test_a_path_of_one_state_has_an_end_as_well():
     assert dict(zip(found["path"], found["recourse"].to_list(), strict=True))["a"] == ["x", "y", CLOSE]
 
 
+def test_the_last_state_of_a_rule_is_the_one_before_the_end():
+    log = closed()
+    paths = pl.concat(list(log.frames()))
+    asked, ruled = (
+        recourse_frame(fit_log(log, goal, smoothing=1.0, rules=rules), paths, CONFIG)
+        for goal, rules in (("ends=hall", ()), ("visits=hall", ("last(hall)",)))
+    )
+    assert asked.equals(ruled) and (asked["status"] == "reached_goal").any()
+    with pytest.raises(pprjax.UserError, match=r"no path at all meets the goal 'ends=hall' and keeps last\(den\)$"):
+        fit_log(log, "ends=hall", rules=("absence(cellar)", "last(den)"))
+
+
 def test_mined_rules_say_nothing_of_the_end_of_all_paths():
     rules = fit_log(closed(), "ends=hall", mine_rules=True).named_rules()
     assert rules and not any(CLOSE in rule for rule in rules)

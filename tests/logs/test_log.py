@@ -191,7 +191,7 @@ def test_mistakes_are_named(tmp_path):
         "garden, avoids=den": r"between commas, got 'garden'; did you mean state=garden\?$",
         "reward>=much": "a number after reward>=, got 'much'",
         "good": "needs a column of labels",
-        "win": 'expected "state=X", "visits=X", "avoids=X", "reward>=x" or "good", got \'win\'$',
+        "win": 'expected "state=X", "ends=X", "visits=X", "avoids=X", "reward>=x" or "good", got \'win\'$',
     }.items():
         with pytest.raises(ValueError, match=said):
             fit_log(log, goal)
