@@ -56,7 +56,7 @@ def job(folder, out="out.parquet", **options) -> Job:
     file = folder / "log.csv"
     if not file.exists():
         WALKS.write_csv(file)
-    settings = {"fitting": Fitting("state=garden", deterministic=True), "config": CONFIG, "chunk": 8} | options
+    settings = {"fitting": Fitting(("state=garden",), deterministic=True), "config": CONFIG, "chunk": 8} | options
     return Job(file, folder / out, NAMED, **settings)
 
 

@@ -96,7 +96,7 @@ def main(
     check_config(config, 1)  # before minutes of reading
     check_own_steps(config.objective, fitting)
     if dry_run:
-        found = read_log(log, columns, strict=strict, closed=asks_ends(fitting.goal))
+        found = read_log(log, columns, strict=strict, closed=asks_ends(fitting.whole_goal))
         print(_read(found))
         fitted = fitting.fit(found)  # what is wrong with the goal is said now
         check(fitted, config, search)
@@ -106,7 +106,7 @@ def main(
             sep="",
             end="",
         )
-        print(_met(found, fitted, fitting.goal))
+        print(_met(found, fitted))
         return
     if out is None:
         out = Path(f"{log.resolve().name.removesuffix(ending(log))}.recourse.parquet")
@@ -143,14 +143,14 @@ def _read(log: Log) -> str:
     return "\n".join(lines)
 
 
-def _met(log: Log, fitted: Fitted, goal: str | None) -> str:
+def _met(log: Log, fitted: Fitted) -> str:
     """How many paths of a log meet the goal already."""
-    if goal is None:
+    if fitted.words is None:
         return "No goal was given, so that every path gets a recourse."
     met = count_met(fitted, log)
     s, left = "s" if met == 1 else "", log.num_paths - met
     rules = f" and keep{s} the rules" if fitted.rules else ""
-    return f"{met:,} meet{s} {goal}{rules}, {left:,} {'does' if left == 1 else 'do'} not."
+    return f"{met:,} meet{s} {fitted.words}{rules}, {left:,} {'does' if left == 1 else 'do'} not."
 
 
 def _said(done: dict[str, Any], out: Path) -> str:
@@ -163,7 +163,8 @@ def _said(done: dict[str, Any], out: Path) -> str:
     why = " The column `reason` says why some paths have no recourse." if none else ""
     notes = "".join(f"{note}\n" for note in done["notes"])
     notes += _held(done["rules"], done["rules_left_out"])
-    told = f"{counted(done['num_paths'], 'path')}: {_statuses(done)}{found}{rejected}."
+    goal = f", goal {done['goal']}" if done["goal"] else ""
+    told = f"{counted(done['num_paths'], 'path')}{goal}: {_statuses(done)}{found}{rejected}."
     return f"{notes}{told}{why}{_world(done)}{_within(done)}{_wider(done)}"
 
 

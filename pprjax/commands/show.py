@@ -8,7 +8,7 @@ import tyro
 
 from pprjax.errors import UserError
 from pprjax.logs.advice import advice, closer, custom, numbered, proof, shorter, shown_of, spelled
-from pprjax.logs.outputs import beside, earns
+from pprjax.logs.outputs import asked, beside, earns, limits
 from pprjax.logs.words import counted, listed
 
 
@@ -40,7 +40,7 @@ def main(table: tyro.conf.Positional[Path], *, path: str, agent: str | None = No
     rungs, console = _rungs(table, row), Console()
     console.print(drawing(row, rewarded))
     if row["edits"]:
-        told = [advice(row), custom(row, _own_steps(table, row)), closer(row, rungs)]
+        told = [advice(row), custom(row, _own_steps(table, row)), closer(row, rungs, limits(asked(table)))]
         console.print(" ".join(filter(None, told)), highlight=False, markup=False)
     if len(rungs) > 1:
         console.print(ladder(rungs, beside(table, "ladder"), rewarded))

@@ -70,11 +70,12 @@ def _done(row: dict) -> list[str]:
     return [first, *(f"{spelled(act)} → {state}" for act, state in zip(row["actions"], others, strict=True))]
 
 
-def closer(row: dict, rungs: list[dict]) -> str:
+def closer(row: dict, rungs: list[dict], limits: str = "") -> str:
     """What fewer edits would do, or that none will, where that is proved; "" where nobody can say.
 
     Args:
         rungs: of the path, the fewest edits first.
+        limits: what a recourse keeps to, see `outputs.limits`.
     """
     if not rungs:
         return ""
@@ -82,7 +83,8 @@ def closer(row: dict, rungs: list[dict]) -> str:
     if fewest["distance"] < row["distance"]:
         some = "The fewest" if fewest["proved"] else "Fewer"
         return f"{some} edits that reach the goal: {shorter(fewest)} ({counted(fewest['distance'], 'edit')})."
-    return "Nothing closer reaches the goal." if fewest["proved"] else ""
+    kept = f" and keeps {limits}" if limits else ""
+    return f"Nothing closer reaches the goal{kept}." if fewest["proved"] else ""
 
 
 def shown_of(rungs: list[dict]) -> list[dict]:

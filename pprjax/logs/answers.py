@@ -153,7 +153,7 @@ def no_path(fitted: Fitted) -> str:
     """The reason of an infeasible path, where that is proved."""
     asked = {"reaches the goal from here": fitted.goal is not None, "keeps the rules": bool(fitted.rules)}
     wanted = " and ".join(what for what, holds in asked.items() if holds)
-    cheap = "" if fitted.max_regret is None else f" that cost {fitted.max_regret:g} nats at most each"
+    cheap = "" if fitted.max_regret is None else f", each {fitted.least_likely}"
     return f"no path of this world {wanted}, in at most {counted(fitted.max_steps, 'step')}{cheap}"
 
 

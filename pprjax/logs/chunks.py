@@ -51,10 +51,10 @@ def scatter(log: Log, folder: Path, *, size: int = CHUNK) -> None:
 class Fitting:
     """What `pprjax.fit_log` is asked for."""
 
-    goal: str | None = None
+    goal: tuple[str, ...] = ()
     """what a recourse must do: "state=X", to reach X, where it then ends; "ends=X", to end in X, which it may pass
     before; "reward>=x"; or "good". "visits=X" and "avoids=X", after a comma or alone, say what it must pass or not.
-    Without a goal, every path gets a recourse."""
+    Several must all hold. Without a goal, every path gets a recourse."""
     max_steps: int | None = None
     """the largest number of actions of a recourse; by default, 4 more than the longest path has."""
     deterministic: bool = False
@@ -69,11 +69,16 @@ class Fitting:
     """the most that any step of a recourse may cost, in nats: none is less likely than e^-max_regret times what the
     agent does most there. It goes with --own-steps charged. By default, any."""
 
+    @property
+    def whole_goal(self) -> str | None:
+        """All that a recourse must do, as `fit_log` takes it."""
+        return ", ".join(self.goal) or None
+
     def fit(self, log: Log) -> Fitted:
         """What the log tells."""
         return fit_log(
             log,
-            self.goal,
+            self.whole_goal,
             smoothing=self.smoothing,
             max_steps=self.max_steps,
             deterministic=self.deterministic,
@@ -135,7 +140,7 @@ def begin(job: Job) -> tuple[Log, Fitted]:
         shutil.rmtree(job.work / name, ignore_errors=True)
     for name in ("done", "rungs"):
         (job.work / name).mkdir(parents=True)
-    closed = asks_ends(job.fitting.goal)
+    closed = asks_ends(job.fitting.whole_goal)
     log = read_log(job.source, job.columns, strict=job.strict, closed=closed, folder=job.work / "log")
     log.save()
     fitted = job.fitting.fit(log)
@@ -189,6 +194,7 @@ def join(job: Job, log: Log, fitted: Fitted, numbers: list[int]) -> dict[str, An
         "num_wider": wider,
         "example": _example(job.out),
         "notes": [*log.notes(), *fitted.notes()],
+        "goal": fitted.words,
         "num_paths": log.num_paths,
         "num_rejected": log.rejected.height,
         "max_steps": fitted.max_steps,

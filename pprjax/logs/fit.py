@@ -111,6 +111,7 @@ def fit_log(
         edges=log.edges,
         own=numbered.group_by("agent", "state", "action").agg(pl.col("count").sum()).sort("agent", "state", "action"),
         rules=_before_close(parsed(rules, states), log, states),
+        words=goal,
         goal_rules=wanted.rules,
         arrival=wanted.arrival,
         went_on=0 if wanted.arrival is None else _went_on(log, str(states[wanted.arrival])),
@@ -175,7 +176,7 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, visits: Int[np.ndarr
     clauses = _clauses(goal)
     if asks_ends(goal) and not log.closed:
         raise UserError("goal: ends=X takes a log that was read with closed=True, which says where paths end")
-    if any(re.match(r"(ends|visits|avoids)\s*=", clause) for clause in clauses):
+    if len(clauses) > 1 or any(re.match(r"(ends|visits|avoids)\s*=", clause) for clause in clauses):
         return _passing(clauses, goal, states, _ended(log, states) >= visits, most_marks)
     found = re.fullmatch(r"\s*(state|reward|good)\s*(=|>=)?\s*(.*?)\s*", goal, re.DOTALL)
     match found.groups() if found else None:
@@ -185,7 +186,9 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, visits: Int[np.ndarr
             return _Wanted(goals.ends_in(ends), ends, arrival=arrival)
         case ("reward", ">=", value):
             if not log.rewarded:
-                raise UserError("goal: reward>= needs a column of rewards; name it with `reward`")
+                raise UserError(
+                    "goal: reward>= needs a column of rewards; name it with --reward COLUMN, or Columns(reward=…)"
+                )
             try:
                 return _Wanted(goals.at_least(float(value)))
             except ValueError:
@@ -219,8 +222,10 @@ def _number(name: str, states: np.ndarray) -> int:
 
 
 def _meant(clause: str, states: np.ndarray) -> str:
-    """What a clause of a goal may mean that is a state's name alone."""
+    """What a clause of a goal may mean that is a state's name alone, or of which a shell took a part."""
     name = clause.strip()
+    if name == "reward":
+        return '; a shell takes > for itself: write "reward>=x" in quotes'
     return f"; did you mean state={name}?" if name in map(str, states.tolist()) else ""
 
 

@@ -55,7 +55,8 @@ class Fitted:
     own: pl.DataFrame  # agent, state, action (their numbers), count; sorted
     edges: Edges = dataclasses.field(default_factory=dict)  # where the bins of the state's columns meet
     rules: tuple[Rule, ...] = ()  # that every recourse keeps, of states by their numbers
-    goal_rules: tuple[Rule, ...] = ()  # and what a goal on where a path ends asks of it
+    words: str | None = None  # the goal, as it was asked
+    goal_rules: tuple[Rule, ...] = ()  # what a goal on where a path ends asks of it beside `ends`
     arrival: int | None = None  # the state X of a goal "state=X"
     went_on: int = 0  # paths of the log that came to it and ended elsewhere
     rules_left_out: int = 0  # that all good paths keep and no recourse is held to, see `pprjax.logs.mining`
@@ -229,18 +230,27 @@ class Fitted:
         return np.where(np.pad(arrived[:, :-1], ((0, 0), (1, 0))), PAD, states)
 
     def notes(self) -> list[str]:
-        """What a user may not expect of the goal, a line each: where labels say that a good path ends, and that paths
-        went on from where the goal is to arrive."""
+        """What a user may not expect, a line each: where labels say that a good path ends, that paths went on from
+        where the goal is to arrive, and what `max_regret` is as a share."""
+        lines = []
         if self.went_on:
             name = self.states[self.arrival]
             went = f"{counted(self.went_on, 'path')} came to {str(name)!r} and ended elsewhere"
-            return [f"{went}: what came after does not count. ends={name} asks where a path ends."]
-        if not self.learned_goal:
-            return []
-        ends = self._named_ends()
-        told = [_end_in_words(**end) for end in ends[:NEAREST]]
-        more = [f"{len(ends) - NEAREST:,} more, see goal_states in fit.json"] if len(ends) > NEAREST else []
-        return [f"Told from the labels, a good path ends in {' or in '.join(told + more)}."]
+            lines.append(f"{went}: what came after does not count. ends={name} asks where a path ends.")
+        if self.learned_goal:
+            ends = self._named_ends()
+            told = [_end_in_words(**end) for end in ends[:NEAREST]]
+            more = [f"{len(ends) - NEAREST:,} more, see goal_states in fit.json"] if len(ends) > NEAREST else []
+            lines.append(f"Told from the labels, a good path ends in {' or in '.join(told + more)}.")
+        if self.max_regret is not None:
+            lines.append(f"Each step of a recourse is {self.least_likely} (max_regret {self.max_regret:g}).")
+        return lines
+
+    @property
+    def least_likely(self) -> str:
+        """What `max_regret` asks of a step, in words."""
+        assert self.max_regret is not None
+        return f"at least {np.exp(-self.max_regret):.2g} times as likely as what its agent does most there"
 
     def named_rules(self) -> list[str]:
         """The rules in the words of the log."""
@@ -274,6 +284,7 @@ class Fitted:
         }
         write_table(pl.DataFrame(policies), folder / "policies.parquet")
         summary = {
+            "goal": self.words,
             "num_states": len(self.states),
             "num_actions": len(self.actions),
             "num_agents": len(self.agents),

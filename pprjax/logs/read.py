@@ -159,6 +159,7 @@ def _scatter(found: list[Source], columns: Columns, edges: Edges, home: Path) ->
     for file, part in enumerate(found):
         frame = part.frame.filter(~_is_start()) if leave_out and LIFECYCLE in part.columns else part.frame
         wanted = frame.select(LINE, *dict.fromkeys(c for named in columns.named().values() for c in named))
+        wanted = wanted.filter(~pl.all_horizontal(pl.exclude(LINE).is_null()))  # a blank line is no row
         for batch in _batches(part.name, wanted):
             rows = checked(batch, part.name, columns, edges).with_columns(place=file * LINES + pl.col("line"))
             keys = rows.select("path").unique()

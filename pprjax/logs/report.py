@@ -6,11 +6,12 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from pprjax.errors import UserError
-from pprjax.logs.outputs import beside, earns, proved_infeasible
+from pprjax.logs.outputs import asked, beside, earns, proved_infeasible
 
 BATCH = 10_000
 """Rows that are in memory at once."""
@@ -77,6 +78,7 @@ class Report:
     habits: pl.DataFrame  # of their agents: agent, state, action, count
     edges: pl.DataFrame  # state, next, times; the most frequent first
     rewarded: bool  # any path earns anything
+    asked: dict[str, Any]  # of a recourse, see `outputs.asked`
 
 
 def read_report(table: Path, size: int = SAMPLE) -> Report:
@@ -101,6 +103,7 @@ def read_report(table: Path, size: int = SAMPLE) -> Report:
         habits=_habits(fit / "policies.parquet", sample),
         edges=_edges(fit),
         rewarded=earns(rows),
+        asked=asked(table),
     )
 
 

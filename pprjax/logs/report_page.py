@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from pprjax.logs.advice import closer, custom, proof, shorter, shown_of
+from pprjax.logs.outputs import limits
 from pprjax.logs.report import Changes, Report, Tally
 
 BUDGET = 4_500_000
@@ -80,6 +81,7 @@ def data(report: Report, name: str, every: int = 1) -> dict[str, Any]:
     both = zip(report.tallies, report.changes, strict=True)
     return {
         "file": name,
+        "asked": _asked(report.asked),
         "rewarded": report.rewarded,
         "rule": f"{LEFT_OUT} {RULE}" if len(rows) < all_paths.paths - all_paths.kinds["met"] else LEFT_OUT,
         "agents": report.num_agents,
@@ -88,6 +90,14 @@ def data(report: Report, name: str, every: int = 1) -> dict[str, Any]:
         "edges": [[*names.of([a, b]), round(times, 2)] for a, b, times in report.edges.iter_rows()],
         "names": list(names.numbers),  # last: it has them all
     }
+
+
+def _asked(said: dict[str, Any]) -> str:
+    """What was asked of a recourse, in a sentence; "" where nothing is known."""
+    goal, kept = said.get("goal"), limits(said)
+    told = [f"the goal is {goal}"] if goal else []
+    told += [f"every recourse keeps {kept}"] if kept else []
+    return f"{'; '.join(told)[:1].upper()}{'; '.join(told)[1:]}." if told else ""
 
 
 def _group(tally: Tally, changes: Changes, names: Names) -> dict[str, Any]:
@@ -110,7 +120,8 @@ def _paths(rows: list[dict], report: Report, names: Names) -> list[dict[str, Any
     told = []
     for row in rows:
         name = row["agent"], row["path"]
-        told.append(_path(row, rungs.get(name, []), habits.get(name[:1], []), names))
+        kept = limits(report.asked)
+        told.append(_path(row, rungs.get(name, []), habits.get(name[:1], []), names, kept))
     return told
 
 
@@ -119,12 +130,13 @@ def _by(frame: pl.DataFrame, *keys: str) -> dict[tuple, list[dict]]:
     return {key: rows.to_dicts() for key, rows in frame.group_by(*keys, maintain_order=True)}
 
 
-def _path(row: dict, rungs: list[dict], steps: list[dict], names: Names) -> dict[str, Any]:
+def _path(row: dict, rungs: list[dict], steps: list[dict], names: Names, kept: str) -> dict[str, Any]:
     """What is told of a path.
 
     Args:
         rungs: of its ladder, the fewest edits first.
         steps: of its agent, see `custom`.
+        kept: what a recourse keeps to, see `outputs.limits`.
     """
     told = {
         "agent": row["agent"],
@@ -138,7 +150,7 @@ def _path(row: dict, rungs: list[dict], steps: list[dict], names: Names) -> dict
     if not row["edits"]:
         return told | {"advice": row["reason"] or ""}
     rungs = [rung | {"original": row["original"]} for rung in rungs]
-    more = " ".join(filter(None, [custom(row, steps), closer(row, rungs)]))
+    more = " ".join(filter(None, [custom(row, steps), closer(row, rungs, kept)]))
     told |= {"advice": shorter(row), "more": more, "proof": proof(row).lstrip(",; ")}
     told |= {"after": _number(row["reward_after"]), **_edited(row, names)}
     if len(rungs) < 2:

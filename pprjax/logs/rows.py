@@ -210,16 +210,19 @@ def _wrong(by: tuple[str, ...], last: pl.Expr, ends: pl.Expr, columns: Columns, 
     acted, rewarded = columns.action is not None, columns.reward is not None
     first = pl.col("place") == pl.col("place").min().over(*by)
     kind, step = pl.col(KIND), pl.col(WHOLE)
-    usual = kind.filter(first).first().over(*by)
+    usual = kind.drop_nulls().mode(maintain_order=True).first().over(*by)
     count = (kind == NUMBER) & (pl.col(REST) == 0)
+    step_name = _literal(columns.step or "step")
     gap = count & count.shift().over(*by) & (step > step.shift().over(*by) + 1)
     pays = pl.col("reward").is_not_null()
     return [
         pl.when(pl.col("agent").is_null() & first).then(pl.lit(f"{columns.agent}: expected an agent, got nothing")),
         pl.when(kind != usual).then(
-            pl.format("step: a {} can't be ordered with a {}, which the path begins with", kind, usual)
+            pl.format(f"{step_name}: a {{}} can't be ordered with a {{}}, as most rows of the path have", kind, usual)
         ),
-        pl.when(gap & counted).then(pl.format("step {} comes after {}: expected no gap", step, step.shift().over(*by))),
+        pl.when(gap & counted).then(
+            pl.format(f"{step_name} {{}} comes after {{}}: expected no gap", step, step.shift().over(*by))
+        ),
         pl.when(~last & pl.col("action").is_null() & acted).then(pl.lit("action: missing")),
         pl.when((~last | (ends & acted)) & ~pays & rewarded).then(pl.lit("reward: missing")),
         pl.when(last & ~ends & (pl.col("reward") != 0)).then(

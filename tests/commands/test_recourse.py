@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -40,13 +41,34 @@ def run(tmp_path, monkeypatch, capsys):
 
 def test_what_is_proved_infeasible_is_not_counted_as_certified(run):
     told = run(visits())
-    assert "4 paths: 1 met, 2 reached_goal, 1 proved infeasible; 2 certified. The column `reason` says why" in told
+    assert "4 paths, goal state=thanks: 1 met, 2 reached_goal, 1 proved infeasible; 2 certified. The column " in told
     reasons = pl.read_parquet("visits.recourse.parquet").select("path", "reason").drop_nulls().rows()
     assert reasons == [("d", "no path of this world reaches the goal from here, in at most 7 steps")]
     told = run(visits(), "--rule", "init(help)", "-o", "none.parquet")
-    assert "4 paths: 4 proved infeasible. The" in told
+    assert ": 4 proved infeasible. The" in told
     why = "no path of this world reaches the goal from here and keeps the rules, in at most 7 steps"
     assert set(pl.read_parquet("none.parquet")["reason"]) == {why}
+
+
+def test_several_goals_must_all_hold(run):
+    assert "0 meet state=thanks, avoids=pay, 4 do not." in run(visits(), "--goal", "avoids=pay", "--dry-run")
+    assert "4 paths, goal state=thanks, avoids=pay: 4 proved infeasible" in run(visits(), "--goal", "avoids=pay")
+
+
+def test_what_a_recourse_keeps_to_is_said_wherever_it_is_shown(run, capsys):
+    options = ["--max-regret", "0.7", "--own-steps", "charged", "--rule", "absence(help)", "--ladder"]
+    told = run(visits(), *options)
+    share = "at least 0.5 times as likely as what its agent does most there"
+    for said in (told, run(visits(), *options, "--dry-run")):
+        assert f"Each step of a recourse is {share} (max_regret 0.7)." in said
+    reasons = pl.read_parquet("visits.recourse.parquet")["reason"].drop_nulls()
+    assert len(reasons) and all(reason.endswith(f", each {share}") for reason in reasons)
+    assert main(["show", "visits.recourse.parquet", "--path", "c"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Nothing closer reaches the goal and keeps absence(help, 1) and max_regret 0.7." in shown
+    assert main(["report", "visits.recourse.parquet", "-o", "page.html"]) == 0
+    page = Path("page.html").read_text()
+    assert '"The goal is state=thanks; every recourse keeps absence(help, 1) and max_regret 0.7."' in page
 
 
 def test_without_a_proof_it_says_that_none_was_found(run, monkeypatch):

@@ -138,6 +138,7 @@ def test_fewer_edits_are_told_and_that_there_are_none():
     assert closer(far, [near, far]) == "The fewest edits that reach the goal: after b: d instead of c (1 edit)."
     assert closer(far, [near | {"proved": False}, far]).startswith("Fewer edits that reach the goal: after b: d")
     assert closer(near, [near, far]) == "Nothing closer reaches the goal."
+    assert closer(near, [near, far], "init(a)") == "Nothing closer reaches the goal and keeps init(a)."
     assert closer(near, [near | {"proved": False}, far]) == closer(near, []) == ""
 
 

@@ -121,7 +121,7 @@ def test_a_process_does_not_wait_for_one_that_gave_up(tmp_path):
 
     def waits():
         with pytest.raises(ValueError, match="another process gave up"):
-            jobs.run(job(tmp_path, fitting=Fitting("win")), process=(1, 2))
+            jobs.run(job(tmp_path, fitting=Fitting(("win",))), process=(1, 2))
         failed.append(1)
 
     thread = threading.Thread(target=waits)
@@ -131,7 +131,7 @@ def test_a_process_does_not_wait_for_one_that_gave_up(tmp_path):
     work.mkdir()
     time.sleep(3 * jobs.POLL)
     with pytest.raises(ValueError, match="goal: expected"):
-        jobs.run(job(tmp_path, fitting=Fitting("win")), process=(0, 2))
+        jobs.run(job(tmp_path, fitting=Fitting(("win",))), process=(0, 2))
     thread.join()
     assert failed == [1]
 

@@ -124,7 +124,7 @@ def test_what_another_process_has_finished_stays_when_one_dies(tmp_path, monkeyp
 def test_settings_that_suit_no_path_are_a_mistake_before_any_work(tmp_path):
     mistakes = {
         "^lambda_path: expected": {"config": CONFIG.replace(lambda_path=-1.0)},
-        "^method: a log can't show": {"search": Search("exact"), "fitting": chunks.Fitting("state=garden")},
+        "^method: a log can't show": {"search": Search("exact"), "fitting": chunks.Fitting(("state=garden",))},
         "^w_sub: .* whole": {"search": Search("exact"), "config": CONFIG.replace(w_sub=1.5)},
     }
     for said, options in mistakes.items():

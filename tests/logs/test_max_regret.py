@@ -57,8 +57,8 @@ def test_the_best_of_all_paths_without_dear_steps_is_found(most, method):
         if best is None:
             assert row["status"] == "infeasible"
             assert row["reason"] == (
-                f"no path of this world reaches the goal from here, in at most 6 steps that cost "
-                f"{most:g} nats at most each"
+                "no path of this world reaches the goal from here, in at most 6 steps, each at least "
+                f"{np.exp(-most):.2g} times as likely as what its agent does most there"
             )
 
 

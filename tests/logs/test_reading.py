@@ -239,19 +239,28 @@ def test_pandas_of_other_types_is_read():
 def test_what_cannot_be_ordered_is_named_with_its_line(tmp_path):
     rows = [("a", "2026-03-01", "x"), ("a", "7", "y"), ("b", "2026-03-01T08:00", "x"), ("b", "2026-03-01T09:00Z", "y")]
     rows += [("c", "2026-02-30", "x"), ("d", "1", "x"), ("d", "2", "y")]
+    rows += [("e", "2026-03-01T08:00", "x"), ("e", "2026-03-01T09:00Z", "y"), ("e", "2026-03-01T10:00Z", "z")]
     table = pl.DataFrame(rows, schema=["path", "step", "state"], orient="row")
     table.write_csv(tmp_path / "log.csv")
     log = read_log(tmp_path / "log.csv")
     assert log.num_paths == 1
     assert log.rejected.select("line", "reason").rows() == [
-        (3, "step: a number can't be ordered with a time without a zone, which the path begins with"),
-        (5, "step: a time with a zone can't be ordered with a time without a zone, which the path begins with"),
+        (2, "step: a time without a zone can't be ordered with a number, as most rows of the path have"),
+        (5, "step: a time with a zone can't be ordered with a time without a zone, as most rows of the path have"),
         (6, "step: expected a number, a date or an ISO 8601 time, got 2026-02-30"),
+        (9, "step: a time without a zone can't be ordered with a time with a zone, as most rows of the path have"),
     ]
-    with pytest.raises(ValueError, match=r"^log.csv, line 3: step: a number can't"):
+    with pytest.raises(ValueError, match=r"^log.csv, line 2: step: a time without a zone can't"):
         read_log(tmp_path / "log.csv", strict=True)
     with pytest.raises(ValueError, match=r"^source: column 'state': expected strings, numbers or times, got List"):
         read_log(table.with_columns(state=pl.lit([1])))
+
+
+def test_a_blank_line_is_no_row(tmp_path):
+    (tmp_path / "log.csv").write_text("path,state\na,x\n\na,y\n,\nb,x\n,z\n")
+    log = read_log(tmp_path / "log.csv")
+    assert log.rejected.select("line", "reason").rows() == [(7, "path: expected the name of a path, got nothing")]
+    assert log.num_paths == 2 and log.longest == 2
 
 
 def test_steps_need_not_count():
@@ -259,7 +268,7 @@ def test_steps_need_not_count():
     same(read_log(events(lambda case, row: 1_772_000_000 + 86_400 * case + 60 * row), NAMED))
     counted = events().filter(~((pl.col("case") == "3") & (pl.col("when") == 2)))
     log = read_log(counted, NAMED)
-    assert log.rejected["reason"].to_list() == ["step 3 comes after 1: expected no gap"]
+    assert log.rejected["reason"].to_list() == ["when 3 comes after 1: expected no gap"]
     same(read_log(events().drop("when"), Columns(path="case", state="what")))
 
 

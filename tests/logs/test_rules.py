@@ -157,7 +157,7 @@ def test_a_command_holds_rules_says_which_and_works_in_chunks(tmp_path, monkeypa
     assert f"Every recourse keeps {', '.join(rules)}." in capsys.readouterr().out
     assert main(["recourse", "claims.csv", "--goal", "state=pay", "--dry-run"]) == 0
     assert "Every recourse keeps" not in capsys.readouterr().out
-    job = Job(tmp_path / "claims.csv", tmp_path / "out.parquet", fitting=Fitting("state=pay", rule=("init(pay)",)))
+    job = Job(tmp_path / "claims.csv", tmp_path / "out.parquet", fitting=Fitting(("state=pay",), rule=("init(pay)",)))
     assert run(job)["rules"] == ["init(pay)"]
 
 

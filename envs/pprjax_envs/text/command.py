@@ -50,8 +50,8 @@ def main(
     """Rewrite sentences so that they sound positive, or negative, as each of two authors would.
 
     Without a sentence it takes the six of the paper. Prints a ladder for each sentence and author: with each further
-    edit that buys something, the best rewriting, its edits marked; for a file, only means. Writes recourse.parquet,
-    recourse.jsonl and summary.json.
+    edit that buys something, the best rewriting, its edits marked; for a file, only means over the points that `chosen`
+    marks. Writes recourse.parquet, recourse.jsonl and summary.json.
 
     Args:
         sentence: the sentence to rewrite.
@@ -101,7 +101,8 @@ def main(
     seconds = time.perf_counter() - trained
     table = at(table, lambdas) if lambdas and len(table) else table
     done = table["number"].n_unique() if len(table) else 0
-    summary = summarize(table, *(["lambda_path"] if lambdas else [])) if done else None
+    shown = table if lambdas or not done else table.filter("chosen")
+    summary = summarize(shown, *(["lambda_path"] if lambdas else [])) if done else None
     told = {
         "authors": [author.name for author in authors],
         "lambdas": list(lambdas),
