@@ -186,7 +186,7 @@ def beside_beam(
         aims = [(task, text.paths(task, [sentence])) for task, (sentence, _) in zip(tasks, wanted, strict=True)]
         members, calls, seconds = (np.array(x) for x in zip(*(searched(*aim, config) for aim in aims), strict=True))
         steps = len(JUDGED) * (tasks[0].horizon - 1)
-        widths = 8 * np.ceil(calls / (8 * steps)).astype(int)  # of few sizes, which are compiled once
+        widths = 8 * np.rint(calls / (8 * steps)).astype(int)  # of few sizes, which are compiled once
         beamed = [beams(*aim, config, int(width)) for aim, width in zip(aims, widths, strict=True)]
         theirs, beam_seconds = (np.array(x) for x in zip(*beamed, strict=True))
         answered = np.isfinite(theirs)  # few calls may not reach the goal
