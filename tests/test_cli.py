@@ -69,6 +69,19 @@ def test_what_is_compiled_is_kept_for_the_next_run(said, tmp_path, monkeypatch):
     assert said is None or not any((tmp_path / "kept" / "compiled").iterdir())
 
 
+def test_what_an_option_says_is_one_paragraph(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        main(["recourse", "--help"])
+    said = capsys.readouterr().out
+    for broken in (
+        "which it may pass before; ",
+        "in the letters of strftime",
+        "`column=1,5,10`, the edges between them",
+    ):
+        assert broken in said  # a line of the source ends within each
+
+
 def test_the_knobs_stand_in_groups_the_usual_ones_first(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")  # one box below the other
     for command in ("gridworld", "recourse"):

@@ -36,14 +36,17 @@ KNOBS = {
 
 
 def registry() -> ConstructorRegistry:
-    """What makes tyro show the knobs of a `Config` in groups."""
+    """What makes tyro show the knobs of a `Config` in groups, and what a field says of itself as one paragraph."""
     rules = ConstructorRegistry()
 
     @rules.struct_rule
     def _(info: StructTypeInfo) -> StructConstructorSpec | None:
         if info.type is Config:
             return _groups_of(info.default)
-        return info.type.spec if isinstance(info.type, type) and issubclass(info.type, _Knobs) else None
+        if isinstance(info.type, type) and issubclass(info.type, _Knobs):
+            return info.type.spec
+        own = dataclasses.is_dataclass(info.type) and info.type.__module__.startswith("pprjax")
+        return _fields_of(info.default if isinstance(info.default, info.type) else info.type()) if own else None
 
     return rules
 
@@ -70,6 +73,14 @@ def _groups_of(config: Config) -> StructConstructorSpec:
         lambda **parts: Config(**{name: value for part in parts.values() for name, value in part.items()}),
         tuple(fields),
     )
+
+
+def _fields_of(options: Any) -> StructConstructorSpec:
+    kind = type(options)
+    hints, docs = typing.get_type_hints(kind, include_extras=True), _docs(kind)
+    names = [field.name for field in dataclasses.fields(kind)]
+    fields = [StructFieldSpec(name, hints[name], getattr(options, name), docs.get(name)) for name in names]
+    return StructConstructorSpec(kind, tuple(fields))
 
 
 def _docs(kind: type) -> dict[str, str]:

@@ -67,7 +67,7 @@ class Fitting:
     """mined: also what all good paths of the log keep."""
     max_regret: float | None = None
     """the most that any step of a recourse may cost, in nats: none is less likely than e^-max_regret times what the
-    agent does most there. It goes with --own-steps charged. By default, any."""
+    agent does most there. It goes with own_steps "charged". By default, any."""
 
     @property
     def whole_goal(self) -> str | None:

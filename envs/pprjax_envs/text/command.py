@@ -238,7 +238,7 @@ def _author(corpus: Corpus, seed: int, cache: Path | None, console: Console) -> 
 
         def watch(step: int, perplexity: float) -> None:
             nonlocal done
-            advance(step - done)
+            advance(step - done, "it ends sooner if it learns no more")
             done = float(step)
 
         author, reloaded = agents.trained(corpus, training, seed=seed, folder=cache, watch=watch)
