@@ -129,9 +129,9 @@ def main(
 
 def _read(log: Log) -> str:
     """What a dry run says: how the log is read, what is in it, and its first bad rows."""
-    sizes = {"path": log.num_paths, "state": len(log.states), "agent": log.num_agents}
+    sizes = {"path": log.num_paths, "state": len(log.states) - log.closed, "agent": log.num_agents}
     told = [counted(size, name) for name, size in sizes.items()]
-    lines = [*log.notes(), f"{', '.join(told)}; the longest path has {log.longest} states."]
+    lines = [*log.notes(), f"{', '.join(told)}; the longest path has {log.longest - log.closed} states."]
     bad = log.rejected
     if bad.height:
         lines.append(f"{counted(bad.height, 'bad row')}, and the paths that they are in are left out:")

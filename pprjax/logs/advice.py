@@ -75,7 +75,7 @@ def closer(row: dict, rungs: list[dict], limits: str = "") -> str:
 
     Args:
         rungs: of the path, the fewest edits first.
-        limits: what a recourse keeps to, see `outputs.limits`.
+        limits: what a recourse keeps, in words, see `outputs.limits`.
     """
     if not rungs:
         return ""

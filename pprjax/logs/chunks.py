@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from pprjax.config import Config
+from pprjax.errors import UserError
 from pprjax.io import replacing
 from pprjax.logs.columns import Columns
 from pprjax.logs.fit import asks_ends, fit_log
@@ -53,8 +54,8 @@ class Fitting:
 
     goal: tuple[str, ...] = ()
     """what a recourse must do: "state=X", to reach X, where it then ends; "ends=X", to end in X, which it may pass
-    before; "reward>=x"; or "good". "visits=X" and "avoids=X", after a comma or alone, say what it must pass or not.
-    Several must all hold. Without a goal, every path gets a recourse."""
+    before; "reward>=x"; or "good". "visits=X" and "avoids=X", after a comma or alone, say what it must pass or not;
+    several --goal are one, parted by commas. Without a goal, every path gets a recourse."""
     max_steps: int | None = None
     """the largest number of actions of a recourse; by default, 4 more than the longest path has."""
     deterministic: bool = False
@@ -68,6 +69,10 @@ class Fitting:
     max_regret: float | None = None
     """the most that any step of a recourse may cost, in nats: none is less likely than e^-max_regret times what the
     agent does most there. It goes with own_steps "charged". By default, any."""
+
+    def __post_init__(self):
+        if isinstance(self.goal, str):
+            raise UserError(f"goal: expected a tuple of goals, got {self.goal!r}")
 
     @property
     def whole_goal(self) -> str | None:

@@ -34,6 +34,8 @@ path was cut short."""
 MOST_ASKED = 6
 """States that a goal may ask to visit or to avoid; with each the world has twice as many states."""
 
+ALONE = '; "reward>=x" and "good" stand alone'
+
 MOST_SUCCESSORS = 2**27
 """The most successors of all steps of a world that remembers states to visit or to avoid: 1 GiB of them."""
 
@@ -110,15 +112,24 @@ def fit_log(
         learned_goal=wanted.learned,
         edges=log.edges,
         own=numbered.group_by("agent", "state", "action").agg(pl.col("count").sum()).sort("agent", "state", "action"),
-        rules=_before_close(parsed(rules, states), log, states),
+        rules=_before_close(parsed(rules, states), wanted, states),
         words=goal,
         goal_rules=wanted.rules,
         arrival=wanted.arrival,
-        went_on=0 if wanted.arrival is None else _went_on(log, str(states[wanted.arrival])),
+        went_on=0 if wanted.arrival is None or log.closed else _went_on(log, str(states[wanted.arrival])),
         max_regret=max_regret,
     )
+    _check_ends(fitted)
     check_goal(fitted.rules, rules, wanted.ends, wanted.marks, goal, wanted.rules)
     return mined(fitted, log) if mine_rules else fitted
+
+
+def _check_ends(fitted: Fitted) -> None:
+    """Raise an error where no path of the log ends where the goal says."""
+    for rule in fitted.goal_rules:
+        last, close = rule.symbols
+        if not (fitted.steps.target[fitted.steps.state == last] == close).any():
+            raise UserError(f"goal: no path of the log ends in {str(fitted.states[last])!r}")
 
 
 def _check_deterministic(log: Log) -> None:
@@ -127,7 +138,7 @@ def _check_deterministic(log: Log) -> None:
     seen = log.counts.group_by(*step, "next").agg(pl.col("first").min()).sort("first")
     before = seen.with_columns(pl.col("next", "first").first().over(step).name.suffix("_before"))
     for row in before.filter(pl.col("next") != pl.col("next_before")).head(1).to_dicts():
-        cut = any(str(row[name]).startswith(END) for name in ("next", "next_before"))
+        cut = any(str(row[name]).startswith((END, CLOSE)) for name in ("next", "next_before"))
         advice = "; if paths were cut there, leave the action of their last row out" if cut else ""
         raise UserError(
             f"deterministic: {log.place(row['first'])}: action {row['action']!r} in state {row['state']!r} leads to "
@@ -166,7 +177,9 @@ def asks_ends(goal: str | None) -> bool:
 
 
 def _clauses(goal: str) -> list[str]:
-    return [clause.strip() for clause in re.split(r",(?=\s*(?:state|ends|visits|avoids)\s*=)", goal)]
+    """What is parted by commas: a comma may stand in a state's name as well."""
+    begins = r",(?=\s*(?:(?:state|ends|visits|avoids)\s*=|reward\s*>=|good\s*$))"
+    return [part.strip() for part in re.split(begins, goal)]
 
 
 def _wanted(goal: str | None, log: Log, states: np.ndarray, visits: Int[np.ndarray, " S"], most_marks: int) -> _Wanted:
@@ -194,6 +207,8 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, visits: Int[np.ndarr
             except ValueError:
                 raise UserError(f"goal: expected a number after reward>=, got {value!r}") from None
         case ("good", None, ""):
+            if log.closed:
+                raise UserError('goal: "good" tells by where paths end; it takes a log read with closed=False')
             if not log.labelled:
                 raise UserError('goal: "good" needs a column of labels; name it with --good COLUMN, or Columns(good=…)')
             told = marks.learn(partial(_votes, log, states), min(most_marks, marks.MAX_MARKS))
@@ -213,11 +228,12 @@ def _wanted(goal: str | None, log: Log, states: np.ndarray, visits: Int[np.ndarr
 
 
 def _number(name: str, states: np.ndarray) -> int:
-    found = np.flatnonzero([str(s) == name for s in states.tolist()])
-    if not found.size:
+    known = [str(s) for s in states.tolist() if s != CLOSE]
+    found = np.flatnonzero(states.astype(str) == name)
+    if name not in known:
         several = re.search(r"\s(state|ends|visits|avoids)\s*=", name)
         parted = "; clauses of a goal are parted by commas" if several else ""
-        raise UserError(f"goal: {unknown_state(name, states.tolist())}{parted}")
+        raise UserError(f"goal: {unknown_state(name, known)}{parted}")
     return int(found[0])
 
 
@@ -237,24 +253,27 @@ def _passing(
     Args:
         usual: where a path ends if no state is named.
     """
-    arrive, wanted, rules = usual, {}, ()
+    arrive, wanted, rules, last = usual, {}, (), None
     for clause in clauses:
         found = re.fullmatch(r"(state|ends|visits|avoids)\s*=\s*(.*)", clause, re.DOTALL)
         if found is None:
             raise UserError(
                 f'goal: expected "state=X", "ends=X", "visits=X" or "avoids=X" between commas, got {clause!r}'
-                f"{_meant(clause, states)}"
+                f"{_meant(clause, states)}{ALONE if re.match('reward|good', clause) else ''}"
             )
         number = _number(found[2], states)
-        if found[1] in ("state", "ends") and arrive is not usual:
-            raise UserError(f"goal: expected one state to end in, got {goal!r}")
+        if found[1] in ("state", "ends"):
+            if last is not None:
+                raise UserError(f"goal: expected one state to end in, got {goal!r}")
+            last = number
         if found[1] == "state":
             arrive = np.arange(len(states)) == number
         elif found[1] == "ends":
-            close = _number(CLOSE, states)
-            arrive, rules = np.arange(len(states)) == close, (declare.chain_precedence(number, close),)
+            arrive, rules = states == CLOSE, (declare.chain_precedence(number, int(np.argmax(states == CLOSE))),)
         elif wanted.setdefault(number, found[1]) != found[1]:
             raise UserError(f"goal: expected to visit or to avoid {found[2]!r}, got both in {goal!r}")
+    if last is not None and wanted.get(last) == "avoids":
+        raise UserError(f"goal: expected to end in {str(states[last])!r} or to avoid it, got both in {goal!r}")
     if len(wanted) > most_marks:
         raise UserError(f"goal: expected at most {most_marks} states to visit or to avoid, got {len(wanted)}")
     bits = np.arange(2 ** len(wanted))[:, None] >> np.arange(len(wanted)) & 1
@@ -269,18 +288,20 @@ def _ended(log: Log, states: np.ndarray) -> Int[np.ndarray, " S"]:
     return np.bincount(numbers(last, states), minlength=len(states))
 
 
-def _before_close(rules: tuple[Rule, ...], log: Log, states: np.ndarray) -> tuple[Rule, ...]:
-    """The rules as they are of paths that come to CLOSE after their last state."""
-    if not log.closed:
+def _before_close(rules: tuple[Rule, ...], wanted: _Wanted, states: np.ndarray) -> tuple[Rule, ...]:
+    """The rules as they are of paths that all come to CLOSE after their last state, if such are wanted."""
+    ends = np.zeros(0, int) if wanted.ends is None else np.flatnonzero(wanted.ends) % len(states)
+    if not ends.size or (states[ends] != CLOSE).any():
         return rules
-    close = _number(CLOSE, states)
+    close = int(ends[0])
     return tuple(declare.chain_precedence(rule.symbols[0], close) if rule.name == "last" else rule for rule in rules)
 
 
 def _went_on(log: Log, state: str) -> int:
-    """How many paths of the log came to a state and ended elsewhere."""
-    states = pl.col("states")
-    went_on = states.list.contains(state) & (states.list.last() != state)
+    """How many paths of the log came to a state and ended elsewhere. An end of its own is one in that state."""
+    states, last = pl.col("states"), pl.col("states").list.last()
+    own_end = last.str.starts_with("end ") & last.str.ends_with(f" in {state}")
+    went_on = states.list.contains(state) & (last != state) & ~own_end
     return sum(int(paths.select(went_on.sum()).item()) for paths in log.frames())
 
 

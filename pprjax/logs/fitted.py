@@ -22,6 +22,7 @@ from pprjax.errors import UserError
 from pprjax.io import output_folder, write_json, write_table
 from pprjax.logs import imitation, marks
 from pprjax.logs.bins import Edges
+from pprjax.logs.log import CLOSE
 from pprjax.logs.steps import Steps
 from pprjax.logs.words import NEAREST, counted, listed
 from pprjax.paths import PAD, Paths
@@ -254,7 +255,8 @@ class Fitted:
 
     def named_rules(self) -> list[str]:
         """The rules in the words of the log."""
-        return [rule.named(self.states[list(rule.symbols)].tolist()) for rule in self.rules]
+        named = [(rule, self.states[list(rule.symbols)].tolist()) for rule in self.rules]
+        return [f"last({names[0]})" if names[-1] == CLOSE else rule.named(names) for rule, names in named]
 
     def save(self, folder: str | Path) -> None:
         """Write transitions.parquet, policies.parquet and fit.json to a folder, to be looked at."""

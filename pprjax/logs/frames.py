@@ -18,6 +18,7 @@ from pprjax.certify.edits import whole_costs
 from pprjax.certify.graph import Weighed, weigh
 from pprjax.certify.near import CALLS, merged, near
 from pprjax.config import Config, check_config
+from pprjax.constraints import Constraints
 from pprjax.errors import UserError
 from pprjax.learn.reliable import row_keys
 from pprjax.logs.answers import RELIABILITY, Answers, Originals
@@ -28,6 +29,7 @@ from pprjax.objective import Objective, check_own_steps
 from pprjax.paths import Paths
 from pprjax.progress import progress_bar
 from pprjax.result import Frontier, Recourse
+from pprjax.ruled import with_rules
 from pprjax.runs import RUNS, Reliability, joined, of_actions
 from pprjax.solve import Method, frontier, recourse
 from pprjax.task import Task
@@ -277,7 +279,9 @@ def _learn(
 
 def _reliability(fitted: Fitted, task: Task, best: Recourse, keys: jax.Array) -> Reliability:
     """How likely the actions of each recourse are to meet the goal, as `pprjax.reliability` says. Path by path, so that
-    all share one program."""
+    all share one program. A goal's own rules count with it."""
+    if fitted.goal_rules:
+        task = with_rules(task.replace(constraints=Constraints(rules=fitted.goal_rules)))
     actions, goal = np.asarray(fitted.to_columns(best.paths).actions), best.original_goal
     rows = (slice(i, i + 1) for i in range(len(actions)))
     return joined([of_actions(task, actions[index], goal[index], keys[index], RUNS) for index in rows])

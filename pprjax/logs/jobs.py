@@ -49,13 +49,13 @@ def run(
             waits for the others.
 
     Returns:
-        What was done: notes (see `Log.notes` and `Fitted.notes`), num_paths, num_rejected (rows), status (how many
-        paths have which), proved_infeasible (of those that are infeasible), method (how many recourses were found by
-        which), num_ladders and num_wider (of the paths with a ladder, those for which fewer edits than the chosen ones
-        would do; 0 where no ladder or no goal is asked for), example (the agent and the name of one path, and whether
-        another agent has one of that name; of a recourse, if there is one), deterministic (it was said), chance (a step
-        contradicts it), evidence and rules_left_out (see `Fitted`), and rules (in the words of the log). None from all
-        processes but the first.
+        What was done: notes (see `Log.notes` and `Fitted.notes`), goal (in words), num_paths, num_rejected (rows),
+        status (how many paths have which), proved_infeasible (of those that are infeasible), method (how many recourses
+        were found by which), num_ladders and num_wider (of the paths with a ladder, those for which fewer edits than
+        the chosen ones would do; 0 where no ladder or no goal is asked for), example (the agent and the name of one
+        path, and whether another agent has one of that name; of a recourse, if there is one), deterministic (it was
+        said), chance (a step contradicts it), evidence and rules_left_out (see `Fitted`), and rules (in the words of
+        the log). None from all processes but the first.
 
     Raises:
         ValueError: as `read_log`, `fit_log` and `recourse_log`, before any chunk is worked on; OUT.work belongs to

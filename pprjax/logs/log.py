@@ -126,14 +126,14 @@ class Log:
             lines.append(
                 f"States that differ in blanks and capitals alone are different: {listed(twins[0], 'and')}{more}."
             )
-        if self.acted or self.ends:
+        if self.closed:
+            lines.append(f"Where a path ends is a step as well: from its last state it goes to {CLOSE}.")
+        elif self.acted or self.ends:
             last = "an action" if self.acted else "a reward"
             lines.append(
                 f"{self.ends:,} of {self.num_paths:,} paths end with {last}, which leads to an end of its own; "
                 f"{self.num_paths - self.ends:,} in a state."
             )
-        if self.closed:
-            lines.append(f"Where a path ends is a step as well: from its last state it goes to {CLOSE}.")
         return lines
 
     def frames(self) -> Iterator[pl.DataFrame]:

@@ -59,7 +59,7 @@ def read_log(
         columns: what its columns are called; see `Log.columns` for what was found.
         strict: raise an error at the first bad row that is met, instead of rejecting its path.
         closed: where a path ends is a step as well, from its last state to "(end)", so that it is told apart from what
-            a path passes; needed by a goal "ends=X" of `fit_log`.
+            a path passes; needed by a goal "ends=X" of `fit_log`. A last row's action leads there. Names are strings.
         folder: where whole paths are kept; default a temporary folder that goes with the Log.
 
     Raises:
@@ -101,7 +101,7 @@ def read_log(
         raise UserError(
             f"source: no path in it could be read; {bad_rows.height} rows were rejected{''.join(first)}{hint}"
         )
-    if max(c.longest for c in counted) == 1:
+    if max(c.longest for c in counted) == 1 + closed:
         raise UserError("source: every path in it is one state alone: expected a path of two at least")
     return Log(
         buckets=tuple(sorted((home / "paths").glob("*.parquet"))),
@@ -159,7 +159,6 @@ def _scatter(found: list[Source], columns: Columns, edges: Edges, home: Path) ->
     for file, part in enumerate(found):
         frame = part.frame.filter(~_is_start()) if leave_out and LIFECYCLE in part.columns else part.frame
         wanted = frame.select(LINE, *dict.fromkeys(c for named in columns.named().values() for c in named))
-        wanted = wanted.filter(~pl.all_horizontal(pl.exclude(LINE).is_null()))  # a blank line is no row
         for batch in _batches(part.name, wanted):
             rows = checked(batch, part.name, columns, edges).with_columns(place=file * LINES + pl.col("line"))
             keys = rows.select("path").unique()

@@ -117,10 +117,9 @@ def _group(tally: Tally, changes: Changes, names: Names) -> dict[str, Any]:
 def _paths(rows: list[dict], report: Report, names: Names) -> list[dict[str, Any]]:
     """What is told of each path of the sample."""
     rungs, habits = _by(report.rungs, "agent", "path"), _by(report.habits, "agent")
-    told = []
+    told, kept = [], "to what is said above" if limits(report.asked) else ""
     for row in rows:
         name = row["agent"], row["path"]
-        kept = limits(report.asked)
         told.append(_path(row, rungs.get(name, []), habits.get(name[:1], []), names, kept))
     return told
 
@@ -136,7 +135,7 @@ def _path(row: dict, rungs: list[dict], steps: list[dict], names: Names, kept: s
     Args:
         rungs: of its ladder, the fewest edits first.
         steps: of its agent, see `custom`.
-        kept: what a recourse keeps to, see `outputs.limits`.
+        kept: in words, what a recourse keeps, see `closer`.
     """
     told = {
         "agent": row["agent"],

@@ -161,7 +161,8 @@ def assemble(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The whole paths of a bucket, and what is wrong with the others.
 
-    A last row with an action, or without actions one that pays, leads to an end of its own, a state with its name.
+    A last row with an action, or without actions one that pays, leads to an end of its own, a state with its name; if
+    the log is closed, to CLOSE.
 
     Args:
         survey: of the whole log.
@@ -179,27 +180,21 @@ def assemble(
     ends = last & (pl.col("action").is_not_null() if acted else pl.col("reward").is_not_null())
     rows = rows.with_columns(ends=ends, reason=pl.coalesce("bad", *_wrong(by, last, ends, columns, counted)))
     whole = rows.filter(pl.col("reason").is_null().all().over(*by))
-    num_steps = pl.len() - 1 + pl.col("ends").last().cast(pl.Int64)
-    said = pl.format(f"{END}{{}} in {{}}", "action", "state") if acted else pl.format("end in {}", "state")
+    own_end = pl.format(f"{END}{{}} in {{}}", "action", "state") if acted else pl.format("end in {}", "state")
+    num_steps, after, closing = pl.len() - 1 + pl.col("ends").last().cast(pl.Int64), own_end.filter("ends"), []
+    if closed:
+        if (rows.select("state", "action") == CLOSE).sum().sum_horizontal().item():
+            raise UserError(f"state, action: {CLOSE!r} is what the end of every path is called; expected no such name")
+        whole = whole.with_columns(close=pl.lit(CLOSE), opens=last & ~ends)
+        num_steps, after, closing = pl.len(), pl.lit(CLOSE), [pl.col("close").filter("opens")]
     paths = whole.group_by("agent", "path", maintain_order=True).agg(
-        states=pl.concat([pl.col("state"), said.filter("ends")]),
-        actions=pl.col("action").drop_nulls() if acted else pl.lit(None, pl.String),
+        states=pl.concat([pl.col("state"), after]),
+        actions=pl.concat([pl.col("action").drop_nulls(), *closing]) if acted else pl.lit(None, pl.String),
         rewards=pl.col("reward").fill_null(0.0).head(num_steps),
         good=pl.col("good").first(),
         ends=pl.col("ends").last(),
         places=pl.col("place").head(num_steps),
-        place=pl.col("place").last(),
     )
-    if closed:
-        if (rows["state"] == CLOSE).any():
-            raise UserError(f"state: {CLOSE!r} is what the end of every path is called; expected no state of that name")
-        close, last_place = pl.lit(CLOSE), pl.col("places").list.last()
-        paths = paths.with_columns(
-            states=pl.concat_list("states", close),
-            actions=pl.concat_list("actions", close) if acted else pl.col("actions"),
-            rewards=pl.concat_list("rewards", pl.lit(0.0)),
-            places=pl.concat_list("places", pl.coalesce(last_place, "place")),
-        )
     if not acted:
         paths = paths.with_columns(actions=pl.col("states").list.slice(1))
     return paths, rows.filter(pl.col("reason").is_not_null()).select(*REJECTED)
@@ -218,7 +213,7 @@ def _wrong(by: tuple[str, ...], last: pl.Expr, ends: pl.Expr, columns: Columns, 
     return [
         pl.when(pl.col("agent").is_null() & first).then(pl.lit(f"{columns.agent}: expected an agent, got nothing")),
         pl.when(kind != usual).then(
-            pl.format(f"{step_name}: a {{}} can't be ordered with a {{}}, as most rows of the path have", kind, usual)
+            pl.format(f"{step_name}: a {{}} can't be ordered with a {{}}, as other rows of the path have", kind, usual)
         ),
         pl.when(gap & counted).then(
             pl.format(f"{step_name} {{}} comes after {{}}: expected no gap", step, step.shift().over(*by))

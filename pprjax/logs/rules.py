@@ -13,6 +13,7 @@ from pprjax import declare
 from pprjax.automaton import Automaton
 from pprjax.declare import COUNTED, ONE, TWO, ContradictionError, Rule
 from pprjax.errors import UserError
+from pprjax.logs.log import CLOSE
 from pprjax.logs.words import counted, unknown_state
 
 _ARGUMENT = r"""\s*("[^"]*"|'[^']*'|[^,()"'\s][^,()]*?)\s*"""
@@ -27,7 +28,7 @@ def parsed(texts: Sequence[str], states: np.ndarray) -> tuple[Rule, ...]:
     Raises:
         ValueError: they are no rules, a state is not in the log, or no path keeps them all.
     """
-    names = {str(name): number for number, name in enumerate(states.tolist())}
+    names = {str(name): number for number, name in enumerate(states.tolist()) if name != CLOSE}
     rules = tuple(_parsed(text, names) for text in texts)
     if rules:
         try:

@@ -1,5 +1,6 @@
 """Sequences judged by plain Python, and what a world of sequences may be told: against the same in JAX, or by hand."""
 
+import dataclasses
 import itertools
 from collections import Counter
 
@@ -140,6 +141,20 @@ def test_what_one_function_raises_is_told_to_all_that_share_it_and_to_no_other()
     envs[1].check()
     with pytest.raises(RuntimeError, match="no opinion"):
         envs[2].check()
+
+
+def test_functions_that_cannot_be_compared_are_asked_each_for_itself():
+    @dataclasses.dataclass
+    class Voted:
+        votes: np.ndarray
+
+        def __call__(self, sequences):
+            return voted(sequences)
+
+    envs = [world(OnHost(Voted(np.zeros(2)), num_classes=2)) for _ in range(2)]
+    found = pprjax.frontier(pprjax.stack([task_of(env) for env in envs]), envs[0].paths([[2], [3]]), CONFIG, calls=0)
+    alone = pprjax.frontier(task_of(world()), envs[0].paths([[2], [3]]), CONFIG, method="search", calls=0)
+    assert found.paths.to_lists() == alone.paths.to_lists()
 
 
 def test_what_it_raises_is_raised_by_check_once():

@@ -16,6 +16,7 @@ from pprjax.logs.read import read_log
 
 CONFIG = pprjax.Config(lambda_path=2.0, lambda_policy=0.3)
 ROOMS = WALKS.drop("action", "reward")
+THROUGH = pl.DataFrame({"path": ["a", "a", "b", "b"], "state": ["attic", "hall", "attic", "den"]})
 STEPS = 6
 
 
@@ -87,14 +88,21 @@ def test_a_learned_recourse_ends_there():
         assert row["recourse"][-2:] == ["hall", CLOSE] and row["actions"][-1] == CLOSE
 
 
-def test_a_last_action_leads_to_an_end_of_its_own_and_then_to_that_of_all():
-    rows = pl.DataFrame({"path": ["a", "a", "b", "b"], "state": ["x", "y", "x", "y"], "action": ["go", "pay"] * 2})
-    log = closed(rows, pprjax.Columns(action="action"))
-    (paths,) = log.frames()
-    assert paths["states"].to_list() == [["x", "y", "end after pay in y", CLOSE]] * 2
-    assert paths["actions"].to_list() == [["go", "pay", CLOSE]] * 2
-    assert paths["rewards"].to_list() == [[0.0, 0.0, 0.0]] * 2
-    assert log.longest == 4
+def test_a_last_action_leads_to_the_end_and_the_state_before_it_is_where_its_path_ends():
+    rows = [("a", "x", "go", -1.0), ("a", "y", "pay", 5.0), ("b", "x", "go", -1.0), ("b", "y", None, None)]
+    rows += [("c", "x", "go", -1.0), ("c", "y", "back", -1.0), ("c", "x", None, None)]
+    rows = pl.DataFrame(rows, schema=["path", "state", "action", "reward"], orient="row")
+    log = closed(rows, NAMED)
+    paths = {row["path"]: row for frame in log.frames() for row in frame.iter_rows(named=True)}
+    assert paths["a"]["states"] == paths["b"]["states"] == ["x", "y", CLOSE] and log.longest == 4
+    assert paths["a"]["actions"] == ["go", "pay"] and paths["b"]["actions"] == ["go", CLOSE]
+    assert paths["a"]["rewards"] == [-1.0, 5.0] and paths["b"]["rewards"] == [-1.0, 0.0]
+    found = recourse_frame(fit_log(log, "ends=y", deterministic=True), pl.concat(list(log.frames())), CONFIG)
+    assert dict(zip(found["path"], found["status"], strict=True)) == {"a": "met", "b": "met", "c": "reached_goal"}
+    (note,) = fit_log(read_log(rows, NAMED), "state=y").notes()
+    assert note.startswith("1 path came to 'y' and ended elsewhere")  # of a the end is one in y
+    paid = closed(rows.drop("action").filter(pl.col("path") == "a"), pprjax.Columns(reward="reward"))
+    assert [frame["states"].to_list() for frame in paid.frames()] == [[["x", "y", CLOSE]]]
 
 
 def test_a_path_of_one_state_has_an_end_as_well():
@@ -114,6 +122,26 @@ def test_the_last_state_of_a_rule_is_the_one_before_the_end():
     assert asked.equals(ruled) and (asked["status"] == "reached_goal").any()
     with pytest.raises(pprjax.UserError, match=r"no path at all meets the goal 'ends=hall' and keeps last\(den\)$"):
         fit_log(log, "ends=hall", rules=("absence(cellar)", "last(den)"))
+
+
+def test_where_chance_decides_a_recourse_is_as_reliable_as_it_ends_there():
+    table = []
+    for path in range(44):
+        table += [(path, 0, "attic", "go"), (path, 1, "hall" if path % 2 or path >= 40 else "den", None)]
+    rows = pl.DataFrame(table, schema=["path", "step", "state", "action"], orient="row")
+    log = closed(rows, pprjax.Columns(action="action"))
+    fitted = fit_log(log, "ends=hall", smoothing=1.0, max_steps=2)
+    found = recourse_frame(fitted, pl.concat(list(log.frames())), dataclasses.replace(SMALL, habit="regret"))
+    found = found.filter(pl.col("recourse").list.len() == 3)
+    assert found.height > 5
+    assert found["reliability"].to_numpy() == pytest.approx(24 / 44, abs=0.06)
+
+
+def test_a_rule_on_the_last_state_is_said_as_it_was_asked():
+    fitted = fit_log(closed(), "visits=hall", rules=("last(hall)",))
+    assert fitted.named_rules() == ["last(hall)"]
+    with pytest.raises(pprjax.UserError, match="no path at all meets the goal 'state=hall' and keeps last"):
+        fit_log(closed(), "state=hall", rules=("last(den)",))  # which ends in the hall, and not in (end)
 
 
 def test_mined_rules_say_nothing_of_the_end_of_all_paths():
@@ -146,11 +174,16 @@ def test_the_command_asks_where_paths_end(tmp_path, capsys):
         ("ends=hall", ROOMS, False, "goal: ends=X takes a log that was read with closed=True"),
         ("ends=hal", ROOMS, True, "goal: .*'hal'.*'hall'"),
         ("ends=hall, state=den", ROOMS, True, "goal: expected one state to end in"),
+        ("ends=hall, avoids=hall", ROOMS, True, "goal: expected to end in 'hall' or to avoid it, got both"),
+        ("ends=hall, good", ROOMS, True, 'between commas, got .good.; "reward>=x" and "good" stand alone'),
+        ("ends=(end)", ROOMS, True, "goal: no path of the log visits the state '\\(end\\)'"),
+        ("good", ROOMS, True, 'goal: "good" tells by where paths end; it takes a log read with'),
+        ("ends=attic", THROUGH, True, "goal: no path of the log ends in 'attic'"),
         (
             "ends=hall",
             ROOMS.with_columns(state=pl.col("state").replace("den", CLOSE)),
             True,
-            "expected no state of that",
+            "expected no such name",
         ),
     ],
 )

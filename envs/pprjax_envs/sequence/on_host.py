@@ -130,12 +130,20 @@ def _read(width: int, numbers: Any, symbols: Any, asked: Any) -> Float[np.ndarra
     left = dict(judges)
     while left:
         probs = next(iter(left.values())).probs
-        together = {number: judge for number, judge in left.items() if judge.probs == probs}
+        together = {number: judge for number, judge in left.items() if _same(judge.probs, probs)}
         _judge(probs, [(judge, symbols[rows[number]]) for number, judge in together.items()])
         left = {number: judge for number, judge in left.items() if number not in together}
     for number, judge in judges.items():
         read[rows[number]] = judge.opinion(symbols[rows[number]])
     return read
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two functions are one; what can't be compared, as some objects of arrays, is so only with itself."""
+    try:
+        return one is other or bool(one == other)
+    except Exception:  # whatever an object's own == raises; none may leave a callback
+        return False
 
 
 def _judge(probs: Callable[[list[Any]], Any], asked: Sequence[tuple[OnHost, Int[np.ndarray, "n L"]]]) -> None:
