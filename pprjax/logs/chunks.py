@@ -55,7 +55,7 @@ class Fitting:
     goal: tuple[str, ...] = ()
     """what a recourse must do: "state=X", to reach X, where it then ends; "ends=X", to end in X, which it may pass
     before; "reward>=x"; or "good". "visits=X" and "avoids=X", after a comma or alone, say what it must pass or not;
-    several --goal are one, parted by commas. Without a goal, every path gets a recourse."""
+    given several times, all must hold. Without a goal, every path gets a recourse."""
     max_steps: int | None = None
     """the largest number of actions of a recourse; by default, 4 more than the longest path has."""
     deterministic: bool = False
