@@ -14,4 +14,5 @@ MAX_WORDS = 10
 SETTINGS = Config(lambda_path=10.0, lambda_policy=0.125)
 """λ_policy weighs the author's voice against the judge's conviction, λ_path both against closeness: it chooses the
 point of the ladder that stands for a sentence. With these a model that has seen no author finds the chosen rewritings
-about as perplexing as the originals; with more voice they keep less of a sentence, with less they fit their places less."""
+about as perplexing as the originals; with more voice they keep less of a sentence, with less they fit their places
+less."""
