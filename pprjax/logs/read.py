@@ -161,6 +161,9 @@ def _scatter(found: list[Source], columns: Columns, edges: Edges, home: Path) ->
         wanted = frame.select(LINE, *dict.fromkeys(c for named in columns.named().values() for c in named))
         for batch in _batches(part.name, wanted):
             rows = checked(batch, part.name, columns, edges).with_columns(place=file * LINES + pl.col("line"))
+            if part.wide is not None and part.wide.height:
+                rows = rows.join(part.wide, on="line", how="left").with_columns(bad=pl.coalesce("wide", "bad"))
+                rows = rows.drop("wide")
             keys = rows.select("path").unique()
             hashes = [zlib.crc32(str(path).encode()) % num_buckets for path in keys["path"].to_list()]
             rows = rows.join(keys.with_columns(bucket=pl.Series(hashes)), on="path", how="left", nulls_equal=True)

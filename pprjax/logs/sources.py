@@ -42,6 +42,7 @@ class Source(NamedTuple):
     name: str
     frame: pl.LazyFrame  # with a column LINE
     alike: int = 0  # traces of XES that have the name of one before
+    wide: pl.DataFrame | None = None  # line, wide: what is wrong with rows that have more values than columns
 
     @property
     def columns(self) -> list[str]:
@@ -109,16 +110,29 @@ def files(source: Path) -> list[Path]:
 
 def _read_csv(file: Path, wanted: Collection[str], folder: Path) -> Source:
     text = _in_utf8(file, folder)
+    by = separator(_first_lines(text), wanted)
     frame = pl.scan_csv(
         text,
-        separator=separator(_first_lines(text), wanted),
+        separator=by,
         infer_schema=False,
         null_values=MISSING,
         row_index_name=LINE,
         row_index_offset=2,
         truncate_ragged_lines=True,
     )
-    return Source(file.name, frame)
+    return Source(file.name, frame, wide=_too_wide(text, by))
+
+
+def _too_wide(text: Path, by: str) -> pl.DataFrame:
+    """The rows that have more values than the header, of a file in which no value goes over several lines."""
+    bare = pl.col("text").str.replace_all('"[^"]*"', "")
+    values = bare.str.strip_chars_end(f"{by}\r").str.count_matches(by, literal=True) + 1
+    rows = pl.scan_lines(text, name="text", row_index_name="line", row_index_offset=1)
+    rows = rows.select(pl.col("line").cast(pl.Int64), torn=bare.str.contains('"', literal=True), values=values)
+    most = rows.head(1).collect()["values"].sum()
+    found = rows.filter((pl.col("values") > most) | pl.col("torn")).collect(engine="streaming")
+    found = found.clear() if found["torn"].any() else found
+    return found.select("line", wide=pl.format(f"expected {most} values, got {{}}", "values"))
 
 
 def _in_utf8(file: Path, folder: Path) -> Path:

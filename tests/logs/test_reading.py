@@ -256,6 +256,19 @@ def test_what_cannot_be_ordered_is_named_with_its_line(tmp_path):
         read_log(table.with_columns(state=pl.lit([1])))
 
 
+@pytest.mark.parametrize("by", [";", "\t"])
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_a_row_of_too_many_values_is_bad_and_quotes_hold_one_together(tmp_path, by, packed):
+    rows = ["path,state,note", "a,x,", 'a,y,"so, and so"', "b,x,so, and so", "b,y", "c,x,,", "c,y,n"]
+    rows = [row.replace(", ", "|").replace(",", by).replace("|", f"{by} ") for row in rows]
+    opened = gzip.open if packed else open
+    with opened(tmp_path / f"log.csv{packed}", "wt", newline="") as file:
+        file.write("\r\n".join(rows))
+    log = read_log(tmp_path / f"log.csv{packed}")
+    assert log.rejected.select("line", "path", "reason").rows() == [(4, "b", "expected 3 values, got 4")]
+    assert log.num_paths == 2  # a and c: what lacks and what is empty at a row's end is no fault
+
+
 def test_steps_need_not_count():
     """Numbers with gaps are times; where most count rows a gap is a row that lacks."""
     same(read_log(events(lambda case, row: 1_772_000_000 + 86_400 * case + 60 * row), NAMED))
