@@ -160,7 +160,7 @@ def test_two_processes_of_jax_distributed_give_the_output_of_one(tmp_path):
     ]
     said = [process.communicate()[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert "\n400 paths: " in said[0]
+    assert "\n400 paths, goal state=garden: " in said[0]
     assert said[1].startswith("process 1 of 2 is done")
     assert outs[0].read_bytes() == outs[1].read_bytes()
     assert left_of(outs[1]) == ["two.parquet", "two.parquet.fit"]
